@@ -47,20 +47,17 @@ use dentree_sync::atomic::AtomicU64;
 use dentree_sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Most locks of directories. A smaller cache has fewer: one for [`ENTRIES_A_STRIPE`] entries of
-/// the budget.
+/// At most; a smaller cache has one for [`ENTRIES_A_STRIPE`] entries of its budget.
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 const ENTRIES_A_STRIPE: usize = 16;
 
-/// A lock of directories, alone on its line.
+/// Alone on its cache line.
 #[derive(Default)]
 #[repr(align(64))]
 struct DirLock(Mutex<()>);
 
-/// The least budget that fits the entries of a walk.
 pub(crate) const BUDGET_MIN: usize = 64 << 10;
 
-/// Settings of a cache.
 pub(crate) struct Config {
     pub(crate) budget: usize,
     pub(crate) negatives: usize,
@@ -125,7 +122,7 @@ impl<H: Handle> Core<H> {
         core
     }
 
-    /// Makes the root: its own parent, in no bucket, pinned.
+    /// The root is its own parent, in no bucket, and pinned.
     fn make_root(&self, root: Child<H>) {
         let id = self.allocate(0);
         self.settle_overflow(0);
@@ -172,20 +169,18 @@ impl<H: Handle> Core<H> {
         self.dir_locks[self.stripe(dir)].0.lock()
     }
 
-    /// Locks two directories in order, each stripe once.
+    /// Locks each stripe once, in order.
     pub(crate) fn lock_dirs(&self, a: Id, b: Id) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
         let (low, high) = (self.stripe(a).min(self.stripe(b)), self.stripe(a).max(self.stripe(b)));
         let first = self.dir_locks[low].0.lock();
         (first, (low != high).then(|| self.dir_locks[high].0.lock()))
     }
 
-    /// Counts a reference that was taken or dropped.
     #[inline]
     pub(crate) fn count_held(&self, change: i64) {
         self.epoch.thread_slot().counters.held.add(change as u64);
     }
 
-    /// Takes a reference to the entry with this id, if there is one.
     pub(crate) fn hold_by_id(&self, id: DentryId) -> bool {
         let _pin = self.epoch.enter();
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
@@ -196,8 +191,8 @@ impl<H: Handle> Core<H> {
         self.hold_if(id.id(), || record.generation() == id.generation() && !record.flags().is_negative())
     }
 
-    /// Whether [`hold_by_id`](Self::hold_by_id) would find the entry. The loads have this order, as
-    /// an entry is dead before its generation changes, and that changes before the slot is revived.
+    /// Whether [`hold_by_id`](Self::hold_by_id) would find the entry. In this order, as an entry
+    /// dies before its generation changes, and that changes before the slot is revived.
     pub(crate) fn is_alive(&self, id: DentryId) -> bool {
         id.id() != Id::NONE
             && self.memory.has_slot(id.id())
@@ -205,8 +200,8 @@ impl<H: Handle> Core<H> {
             && self.record(id.id()).generation() == id.generation()
     }
 
-    /// Whether the entry with this id is cached under its name. A reused slot's generation changes
-    /// before its flags are written.
+    /// Whether the entry is cached under its name. A reused slot's generation changes before its
+    /// flags.
     pub(crate) fn is_linked(&self, id: DentryId) -> bool {
         if id.id() == Id::NONE || !self.memory.has_slot(id.id()) {
             return false;
@@ -215,7 +210,7 @@ impl<H: Handle> Core<H> {
         flags.is_linked() && generation == id.generation()
     }
 
-    /// Takes a reference to the parent of a held entry.
+    /// Takes a reference to a held entry's parent.
     pub(crate) fn hold_parent(&self, id: Id) -> Id {
         let _pin = self.epoch.enter();
         loop {
@@ -228,9 +223,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes a reference to an entry that was found without a lock, if `is_it` confirms that it
-    /// still is that entry. `is_it` comes after the reference, as an entry that is not held may
-    /// change in place (`mutate/negative.rs`).
+    /// Takes a reference to an entry found without a lock, if `is_it` confirms afterwards that it
+    /// still is that entry: unless it is held it may change in place (`mutate/negative.rs`).
     #[inline]
     pub(crate) fn hold_if(&self, id: Id, is_it: impl FnOnce() -> bool) -> bool {
         if !self.hold(id) {
@@ -244,11 +238,9 @@ impl<H: Handle> Core<H> {
         is_it
     }
 
-    /// Takes a reference, unless the entry is dead.
-    ///
-    /// References to the root are not counted: every walk from it would write the same line. Two
-    /// threads that ask for the root before each walk do 1.35 to 1.45 times as much as one with the
-    /// count.
+    /// Takes a reference, unless the entry is dead. Not counted for the root, as every walk would
+    /// write that line: with the count, two threads that ask for the root before each walk do 1.35
+    /// to 1.45 times as much as one.
     #[inline]
     pub(crate) fn hold(&self, id: Id) -> bool {
         if id == Id::ROOT {
@@ -265,7 +257,6 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes another reference to a held entry.
     pub(crate) fn hold_again(&self, id: Id) {
         if id != Id::ROOT {
             self.dentry(id).hold_again();
@@ -319,15 +310,14 @@ impl<H: Handle> Core<H> {
         self.epoch.thread_slot().counters.changes.add(1);
     }
 
-    /// Sums the counters of all threads.
     pub(crate) fn count(&self) -> Counters {
         let sum = Counters::default();
         self.epoch.thread_slots().for_each(|slot| sum.add_all(&slot.counters));
         sum
     }
 
-    /// Takes the lock under which fills of this directory are inserted: one under way does not
-    /// grant search again.
+    /// Under the lock in which fills of this directory are inserted, so that none grants search
+    /// again.
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
         let _above = self.lock_parent(dir);
         if !search {

@@ -31,7 +31,7 @@
 //! - **I4** An inode returned by [`InodeCache::take_exclusive`] has no other reference and gets
 //!   none: threads that ask for its number wait until it is dropped or [shared
 //!   again](InodeCache::share).
-//! # Why exclusive ownership holds
+//!
 //! # Why exclusive ownership holds
 //! References come from the cache, under its shard's lock; from the unhashed map, under its mutex;
 //! and from clones of references. `take_exclusive` reads the count under the shard's exclusive

@@ -1,13 +1,12 @@
 //! Names as the cache compares them: split off a path, hashed with their directory, as whole words.
 //!
-//! A name of up to 32 bytes is its own key: four words, padded with zeroes; lengths are compared
-//! too, and file names have no NUL. A longer name's key is its length and a keyed 128-bit hash; its
-//! bytes are compared before a hit is valid.
+//! A name of up to 32 bytes is its own key: four words, padded with zeroes. A longer name's key is
+//! its length and a keyed 128-bit hash; its bytes are compared before a hit is valid.
 //!
 //! **Hash.** The words are folded (multiply, then xor the halves) with secrets of the cache, then
-//! with the directory's number. So an attacker cannot choose names for a bucket. Only the last
-//! multiplication needs the directory: a walk hashes the next name while it looks this one up. A
-//! rename keeps a directory's number, so it moves one entry and none below it.
+//! with the directory's number, so an attacker cannot choose names for a bucket. Only the last
+//! multiplication needs the directory: a walk hashes the next name during this lookup. A rename
+//! keeps a directory's number, so it moves one entry and none below it.
 //!
 //! **Digests.** The path cache (`path_cache.rs`) identifies a path by 128 bits: the sum over pairs
 //! of words of the product of both, each plus a secret word ("NH" of UMAC; Black, Halevi, Krawczyk,
@@ -15,20 +14,17 @@
 //! all paths of 65 to 128 bytes take the same steps. Two different paths of one length, chosen
 //! without knowledge of the secrets, have equal digests with a probability of at most 2^-64.
 //!
-//! Names of less than 32 bytes take the same steps, whatever their length and distance from the end
-//! of the path. No processor could predict such branches: nearly half of the names of the lab's
-//! trees have sixteen bytes or more.
+//! Names of less than 32 bytes take the same steps, as no processor could predict branches on their
+//! length: nearly half of the names of the lab's trees have sixteen bytes or more.
 
 use crate::hash::bytes::{positions, positions_in, words};
 use crate::table::id::Id;
 use std::hint::select_unpredictable;
 
-/// Name bytes that fit a record.
 pub(crate) const INLINE: usize = 32;
-/// Longest name that is cached.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// Longest path, in bytes, that has a digest.
+/// Longest path with a digest, in bytes.
 pub(crate) const PATH_MAX: usize = 255;
 
 const WORDS: usize = INLINE / size_of::<u64>();
@@ -71,12 +67,10 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Identifies a path from a directory among all others of its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Digest(pub(crate) [u64; 2]);
 
 impl Digest {
-    /// One word, its best bits on top.
     #[inline(always)]
     pub(crate) fn mixed(self) -> u64 {
         (self.0[0] ^ self.0[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -127,7 +121,6 @@ impl Hasher {
         (Name { bytes: &text.bytes[at..at + len], words, hash: self.hash(dir, words) }, at + len)
     }
 
-    /// [`split`](Self::split) for a name of at least 32 bytes.
     #[cold]
     #[inline(never)]
     fn split_long<'p>(&self, dir: Id, text: Text<'p, '_>, at: usize) -> (Name<'p>, usize) {
@@ -152,7 +145,6 @@ impl Hasher {
             ^ fold(self.secret[2] ^ words[2], self.secret[3] ^ words[3])
     }
 
-    /// The digest of a path of 1 to [`PATH_MAX`] bytes from `start`.
     #[inline(always)]
     pub(crate) fn digest(&self, start: Id, path: &[u8]) -> Digest {
         let (head, keys) = self.digest.split_at(2);
@@ -171,13 +163,12 @@ impl Hasher {
         Digest([sum as u64, (sum >> 64) as u64])
     }
 
-    /// A name that an entry may have. `None` if it is empty, `.`, `..`, longer than [`NAME_MAX`],
-    /// or contains a slash or NUL.
+    /// A name that an entry may have: not empty, `.`, `..`, too long, or with a slash or NUL.
     pub(crate) fn name<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         self.looked_up(dir, bytes).filter(|_| !bytes.contains(&0))
     }
 
-    /// The same for a lookup, which may contain a NUL: no cached name does.
+    /// The same for a lookup, which needs no check for NUL.
     #[inline(always)]
     pub(crate) fn looked_up<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         if !(1..INLINE).contains(&bytes.len()) {
@@ -199,17 +190,16 @@ impl Hasher {
     }
 }
 
-/// A path of which 32 bytes can be read at any offset.
+/// A path with 32 readable bytes at any offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'p, 't> {
     pub(crate) bytes: &'p [u8],
-    /// The last 32 bytes, or as many as there are, then slashes. By reference, as moving a `Text`
-    /// would copy it.
+    /// The last 32 bytes, or as many as there are, then slashes. By reference, as a `Text` is
+    /// copied.
     tail: &'t [u8; 2 * INLINE],
 }
 
 impl<'p, 't> Text<'p, 't> {
-    /// Initial value of the tail of a text.
     pub(crate) const TAIL: [u8; 2 * INLINE] = [b'/'; 2 * INLINE];
 
     #[inline(always)]
@@ -222,7 +212,7 @@ impl<'p, 't> Text<'p, 't> {
         Text { bytes, tail }
     }
 
-    /// The 32 bytes at `at`, with slashes beyond the end.
+    /// With slashes beyond the end.
     #[inline(always)]
     pub(crate) fn window(&self, at: usize) -> &[u8; INLINE] {
         let len = self.bytes.len();
@@ -234,14 +224,12 @@ impl<'p, 't> Text<'p, 't> {
         unsafe { &*base.wrapping_add(at).cast() }
     }
 
-    /// Whether this is one name of less than 32 bytes.
     #[inline(always)]
     pub(crate) fn is_one_name(&self) -> bool {
         let len = self.bytes.len();
         len < INLINE && positions_in(self.window(0), b'/') & ((1 << len) - 1) == 0
     }
 
-    /// The end of the slashes at `at`.
     #[inline(always)]
     pub(crate) fn skip_slashes(&self, at: usize) -> usize {
         let slashes = self.bytes[at..].iter().take_while(|&&byte| byte == b'/');
@@ -249,13 +237,13 @@ impl<'p, 't> Text<'p, 't> {
     }
 }
 
-/// One step of a digest: a secret hides each word before the multiplication.
+/// A step of a digest: a secret hides each word before the multiplication.
 #[inline(always)]
 fn product(words: [u64; 2], keys: [u64; 2]) -> u128 {
     u128::from(words[0].wrapping_add(keys[0])) * u128::from(words[1].wrapping_add(keys[1]))
 }
 
-/// The steps for the first and last `N` bytes of a path, which together are all of it.
+/// The steps for the first and last `N` bytes, which together are the path.
 #[inline(always)]
 fn both_ends<const N: usize>(path: &[u8], keys: &[u64]) -> u128 {
     let (Some(first), Some(last)) = (path.first_chunk::<N>(), path.last_chunk::<N>()) else { return 0 };
@@ -271,8 +259,8 @@ fn both_ends<const N: usize>(path: &[u8], keys: &[u64]) -> u128 {
     steps(first, front).wrapping_add(steps(last, back))
 }
 
-/// Copies fewer than 32 bytes to the end of the first half of `tail`, by overlapping words: a copy
-/// of variable length is a call.
+/// Copies fewer than 32 bytes to the end of the first half of `tail`, by overlapping words, as a
+/// copy of variable length is a call.
 #[inline]
 fn copy_short(bytes: &[u8], tail: &mut [u8; 2 * INLINE]) {
     let begin = INLINE - bytes.len();
@@ -290,7 +278,7 @@ fn copy_short(bytes: &[u8], tail: &mut [u8; 2 * INLINE]) {
     }
 }
 
-/// A name of 1 to 31 bytes, padded with zeroes, by overlapping words.
+/// A name of 1 to 31 bytes, by overlapping words.
 #[inline(always)]
 fn short_words(bytes: &[u8]) -> [u64; WORDS] {
     let len = bytes.len();
@@ -328,7 +316,7 @@ fn kept(bytes: &[u8; INLINE], len: usize) -> [u64; WORDS] {
     std::array::from_fn(|i| words[i] & mask[i])
 }
 
-/// Both halves of a product, xor-ed: every bit depends on all of both factors.
+/// Every bit of the result depends on all of both factors.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -361,7 +349,6 @@ mod tests {
         }
     }
 
-    /// Paths that differ in one byte, in length or in their start have different digests.
     #[test]
     fn each_byte_of_a_path_and_its_start_have_a_part_in_the_digest() {
         let hasher = Hasher::new(13);
@@ -387,7 +374,6 @@ mod tests {
             let digest = hasher.digest(Id(1), format!("directory/of-many-files/file{i}").as_bytes());
             places[(digest.mixed() >> (64 - 12)) as usize] += 1;
         }
-        // As for hashes below.
         assert!(places.iter().max() < Some(&28));
     }
 

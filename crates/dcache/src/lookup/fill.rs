@@ -80,7 +80,7 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Looks a name up under the lock, which is final.
+    /// Final, as under the lock.
     pub(crate) fn look_locked(&self, dir: Id, name: &Name<'_>) -> Known {
         let _dir = self.lock_dir(dir);
         match self.find_locked(dir, name) {
@@ -109,7 +109,7 @@ impl<H: Handle> Core<H> {
         deadline != 0 && self.expiry.is_past(deadline)
     }
 
-    /// Inserts a fill's result. Returns the entry that the name has then, held.
+    /// Inserts a fill's result. Returns the name's entry, held.
     fn enter(&self, dir: Id, name: &Name<'_>, entry: Entry<H>, in_lookup: &InLookup) -> Option<Id> {
         let id = self.allocate(name.bytes.len());
         let is_positive = entry.child.is_some();
@@ -129,8 +129,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Links the entry in slot `id`, or returns what has the name instead, and the entry, whose
-    /// handle is to be dropped outside of the lock (G7).
+    /// Links the entry in slot `id`, or returns what has the name instead, and the entry, to be
+    /// dropped outside of the lock (G7).
     fn enter_locked(
         &self,
         dir: Id,
@@ -157,8 +157,8 @@ impl<H: Handle> Core<H> {
     }
 
     /// Renews a cached entry that equals the file system's result, so that an expired directory
-    /// keeps its children. An entry that has not expired keeps its search hint, as changes of it
-    /// are reported. [dir lock]
+    /// keeps its children. An entry that has not expired keeps its search hint, as changes are
+    /// reported. [dir lock]
     pub(crate) fn renew(&self, dir: Id, id: Id, entry: &Entry<H>) -> bool {
         let Some((kind, handle, search)) = &entry.child else { return false };
         let record = self.record(id);

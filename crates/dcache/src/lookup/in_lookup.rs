@@ -15,10 +15,9 @@
 //! # Why a change need not search the list if `count` is zero
 //! Most changes meet no lookup, and would write the stripe's lock for nothing. A lookup is listed,
 //! searches the cache under the directory's lock, and calls the file system. A change is made in
-//! the file system, takes the directory's lock, and reads `count` under it. *The search came
-//! first*: `count` includes the lookup, unless it is done, which takes that lock too. *The change
-//! came first*: the call comes after it and its result is true. The directory's lock orders both,
-//! so the load is relaxed.
+//! the file system, takes the directory's lock, and reads `count`. *The search came first*: `count`
+//! includes the lookup, unless it is done, which takes that lock too. *The change came first*: the
+//! call comes after it and its result is true. The lock orders both, so the load is relaxed.
 
 use dentree_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use dentree_sync::{Arc, Condvar, Mutex, thread_slot};
@@ -35,7 +34,6 @@ pub(crate) struct InLookups {
 #[derive(Default)]
 struct Stripe {
     in_lookups: Mutex<Vec<Arc<InLookup>>>,
-    /// Length of `in_lookups`.
     count: AtomicUsize,
 }
 
@@ -56,7 +54,6 @@ pub(crate) struct Asking<'a> {
 }
 
 impl InLookups {
-    /// Bytes without lookups.
     pub(crate) const BYTES: usize = STRIPES * size_of::<Stripe>();
 
     pub(crate) fn new() -> Self {
@@ -67,7 +64,7 @@ impl InLookups {
         &self.stripes[(dir.0 ^ name.hash()) as usize % STRIPES]
     }
 
-    /// Begins a lookup, or returns the one of the same name that is under way.
+    /// Begins a lookup, or returns the one in progress.
     pub(crate) fn begin(&self, dir: Id, name: &Name<'_>) -> Result<Asking<'_>, Arc<InLookup>> {
         let stripe = self.stripe(dir, name);
         let mut in_lookups = stripe.in_lookups.lock();
@@ -87,10 +84,10 @@ impl InLookups {
         Ok(Asking { stripe, in_lookup })
     }
 
-    /// Overtakes the lookup of this name, if there is one. [dir lock]
+    /// Overtakes the lookup of this name, if any. [dir lock]
     pub(crate) fn overtake(&self, dir: Id, name: &Name<'_>) {
         let stripe = self.stripe(dir, name);
-        // See the module's text.
+        // Module text.
         if stripe.count.load(Ordering::Relaxed) == 0 {
             return;
         }

@@ -2,10 +2,9 @@
 //!
 //! A direct lookup hash table (Tsai, Zhan, Reddy, Jiao, Zhang, Porter, "How to get more value from
 //! your file system directory cache", SOSP 2015), validated by sequence counts instead of prefix
-//! checks. A path's entry holds a digest of the path, the entry at its end, the directories
-//! between, and the sum of the counts of all their records. A lookup finds it by digest and adds
-//! the counts up again. These loads do not depend on each other, and the counts lie sixteen to a
-//! line (`record.rs`). It splits no path, compares no name and reads no bucket and no record.
+//! checks. A lookup finds a path's entry by digest and adds up the counts of its records, sixteen
+//! to a line (`record.rs`), by independent loads. It splits no path and reads no bucket and no
+//! record.
 //!
 //! ```text
 //! entry, 64 bytes
@@ -21,39 +20,37 @@
 //!
 //! **Why a hit is valid (G1, G2).** The walk that inserted the path had found all counts even and
 //! unchanged at one instant. Then each record was linked below the one before under its name,
-//! without a deadline, each directory open to everyone, the end of the kind that the entry says.
-//! Any change of that shows in the record's count first (R5). Counts only grow, so an equal sum
-//! means equal counts (but see P2). So all of it held from the insertion to the reader's load of
-//! the first count: that is the instant. A reused number has a new count, so no change has to
-//! search the path cache.
+//! without a deadline, each directory open to everyone, the end of the kind that the entry says. A
+//! change of that changes the record's count first (R5). Counts only grow, so an equal sum means
+//! equal counts (but see P2), from the insertion to the reader's load of the first count: that is
+//! the instant. No change has to search the path cache.
 //!
-//! **Why the path is the right one.** Only length and digest are compared. The digest is keyed by
-//! secrets of the cache; two paths of one length share it with a probability of at most 2^-64
-//! (`name.rs`). A walk compares two entries, so an attacker with 2^30 walks a second gets one wrong
-//! result in 272 years, below directories that everyone may search.
+//! **Why the path is the right one.** Only length and keyed digest are compared. Two paths of one
+//! length share a digest with a probability of at most 2^-64 (`name.rs`). A walk compares two
+//! entries, so an attacker with 2^30 walks a second gets one wrong result in 272 years, below
+//! directories open to everyone.
 //!
-//! **Why the end may be used (G6).** Its slot may be free by now, or just become another entry. L1:
-//! a reader with a hit inside its pin may read the slot's handle or take a reference. It believes
-//! either if the end's count is the same afterwards, as an entry whose handle is a word may change
-//! in place (`mutate/negative.rs`). *The slot was filled before*: the inserting walk had found it
-//! linked, and a reader of a whole entry has seen what its writer had seen (P1). *The slot is not
-//! emptied before the pin ends*: otherwise it was unlinked before the point that `epoch.rs` argues
-//! with for the index (case `e > t`: before the pin; third case: before the barrier), and the
-//! reader would have seen the count that an unlink begins with.
+//! **Why the end may be used (G6).** Its slot may be free by now, or become another entry. L1: a
+//! reader with a hit inside its pin may read the slot's handle or take a reference, and believes
+//! either if the end's count is the same afterwards, as an entry may change in place
+//! (`mutate/negative.rs`). *The slot was filled before*: the inserting walk had found it linked,
+//! and a reader of a whole entry has seen what its writer had seen (P1). *The slot is not emptied
+//! before the pin ends*: otherwise it was unlinked before the point that `epoch.rs` argues with for
+//! the index (case `e > t`: before the pin; third case: before the barrier), and the reader would
+//! have seen the count of the unlink.
 //!
 //! Partners, beside those of `record.rs`:
 //! - P1 a writer: `seq` odd, **fence Release**, fields, `seq` even **Release**; a reader: `seq`
 //!   **Acquire**, fields, **fence Acquire**, `seq`. As R1 to R4. With R6, no count that the reader
 //!   loads *after* the entry is older than the inserted one; it could make up for a later one.
-//! - P2 the sum repeats after 2³¹ rewrites, and an entry may last that long. So each record counts
-//!   a *wrap* at every sixteenth of its range, before it stores its count with Release. The ten
+//! - P2 the sum repeats after 2³¹ rewrites, which an entry may outlast. So each record counts a
+//!   *wrap* at every sixteenth of its range, before it stores its count with Release. The ten
 //!   records of an entry cannot bring the sum round without a wrap. A reader that has loaded the
 //!   counts compares, after a **fence Acquire**, the wraps with the entry's: had the sum come
 //!   round, it would see a later wrap.
 //!
-//! **Writers** never wait: they give up where another one is at their place. A path has two
-//! possible places. The table's size is fixed, at most a sixty-fourth of the cache's budget and
-//! part of it.
+//! **Writers** never wait: they give up where another one writes. A path has two possible places.
+//! The table has a fixed size, at most a sixty-fourth of the cache's budget.
 
 use dentree_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -63,11 +60,10 @@ use crate::table::chunks::{Chunks, Zeroed};
 use crate::table::id::Id;
 use crate::table::record::{InlineHandle, order_reads, wraps};
 
-/// The most directories between start and end.
 pub(crate) const DIRS: usize = 8;
 /// `DIRS` of an entry with an inline handle.
 const DIRS_BESIDE_HANDLE: usize = DIRS - 3;
-/// The part of the budget that the table may take.
+/// Part of the budget for the table.
 const SHARE: usize = 64;
 /// A larger table fits no processor's caches.
 const MOST: usize = 1 << 16;
@@ -142,7 +138,6 @@ impl About {
     }
 }
 
-/// A path and its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     /// Of the start and the path.
@@ -151,7 +146,6 @@ pub(crate) struct Key {
     pub(crate) bytes: usize,
 }
 
-/// The entry at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PathEnd {
     pub(crate) id: Id,
@@ -164,7 +158,6 @@ pub(crate) struct PathEnd {
 
 pub(crate) struct PathCache {
     table: Chunks<Entry>,
-    /// The bits of a hash that do not select a place.
     shift: u32,
     /// Bytes that were written at least once.
     written: AtomicUsize,
@@ -181,7 +174,6 @@ impl PathCache {
         size_of::<Entry>() << (u64::BITS - self.shift)
     }
 
-    /// Bytes that were never written.
     pub(crate) fn bytes_to_come(&self) -> usize {
         self.bytes().saturating_sub(self.written.load(Ordering::Relaxed))
     }
@@ -319,13 +311,12 @@ impl Entry {
 /// One walk of so many samples whether the path cache helps.
 const SAMPLED: u64 = 64;
 const ALL: u32 = 1 << 16;
-/// Lookups that the running mean covers, about.
+/// Approximate number of lookups in the running mean.
 const MEMORY: u64 = 64;
-/// Above this share a wasted lookup, which waits for one line, costs more than hits save: each
-/// saves most of the lines of a cold walk.
+/// Above this share wasted lookups, which wait for one line each, cost more than hits save.
 const HOPELESS: u32 = ALL / 16 * 15;
 
-/// A thread's running estimate of how many lookups of the path cache end a walk. Needs no clock.
+/// A thread's estimate of how many lookups of the path cache end a walk.
 #[derive(Default)]
 pub(crate) struct HitRate {
     /// Running mean of the wasted lookups, of [`ALL`].
@@ -335,14 +326,13 @@ pub(crate) struct HitRate {
 }
 
 impl HitRate {
-    /// Whether the thread's walk number `walks` should use the path cache.
     #[inline(always)]
     pub(crate) fn is_worth_it(&self, walks: u64) -> bool {
         self.wasted.load(Ordering::Relaxed) <= HOPELESS || walks.is_multiple_of(SAMPLED)
     }
 
-    /// Learns from a walk that the path cache did not end, and from the walks since the last such
-    /// one, which it did. Returns whether the walk had [used it](Self::is_worth_it).
+    /// Learns from a walk that the path cache did not end, and from those before it since the last
+    /// one. Returns whether the walk had [used it](Self::is_worth_it).
     pub(crate) fn learn(&self, walks: u64) -> bool {
         let ended = walks.wrapping_sub(self.stepped_at.load(Ordering::Relaxed));
         self.stepped_at.store(walks + 1, Ordering::Relaxed);
@@ -373,7 +363,6 @@ mod tests {
     const DIR: Id = Id(2);
     const FILE: Id = Id(3);
 
-    /// Records and their counts.
     type Records<const N: usize> = ([Record; N], [Count; N]);
 
     fn records<const N: usize>() -> Records<N> {
@@ -392,7 +381,6 @@ mod tests {
         paths.get(key(path), BASE, |id| Some(counts.get(id.0 as usize)?.get())).is_some()
     }
 
-    /// Inserts the path from [`BASE`] over [`DIR`] to [`FILE`], with their records' counts.
     fn insert<const N: usize>(paths: &PathCache, (records, _): &Records<N>, path: &[u8]) {
         let read = [BASE, DIR, FILE].map(|id| (id.0, records[id.0 as usize].begin()));
         paths.insert(key(path), &read, Some(Kind::Other), None, 0);
@@ -413,8 +401,7 @@ mod tests {
         }
     }
 
-    /// One test, as wraps count the records of the whole process. Without them an overflowed sum
-    /// would look unchanged.
+    /// One test, as wraps count the records of the whole process.
     #[test]
     fn a_path_is_not_believed_once_its_sum_may_have_come_round() {
         let (paths, records) = (PathCache::new(1 << 20), records::<5>());
@@ -433,7 +420,6 @@ mod tests {
             dir.set_count(count, last);
             assert!(!is_hit(&paths, &records, b"dir/file"), "wrap {wrap}");
         }
-        // The records of a path together cannot overflow their sum without a wrap.
         assert!((DIRS as u64 + 2) * u64::from(WRAP) < 1 << 32);
     }
 
@@ -462,8 +448,7 @@ mod tests {
         }
     }
 
-    /// Walks, of which the path cache ends those that use it and for which `hits` holds. Returns
-    /// how many used it.
+    /// Walks while `hits` says whether the path cache ends one. Returns how many used it.
     fn asked(rate: &HitRate, walks: std::ops::Range<u64>, hits: impl Fn(u64) -> bool) -> u64 {
         let mut asked = 0;
         for walk in walks {

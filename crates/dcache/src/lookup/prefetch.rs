@@ -1,9 +1,8 @@
 //! Several walks in step, whose memory latencies overlap.
 //!
-//! Before the first of them begins, all walks descend together by tags alone: each round prefetches
-//! all buckets of the next component, then the records that they name, and waits for none. That is
-//! one latency a component for all walks. A false tag, one in forty, costs one walk its own
-//! latencies.
+//! First all walks descend together by tags alone: each round prefetches all buckets of the next
+//! component, then the records that they name, and waits for none. That is one latency a component
+//! for all walks. A false tag, one in forty, costs one walk its own latencies.
 
 use crate::Handle;
 use crate::core::Core;
@@ -15,7 +14,6 @@ use crate::table::id::Id;
 /// eleven rounds, twice each, on a busy machine).
 pub(crate) const TOGETHER: usize = 16;
 
-/// The descent of a walk by tags.
 struct Guess<'p, 't> {
     text: Text<'p, 't>,
     at: usize,
@@ -24,7 +22,7 @@ struct Guess<'p, 't> {
 }
 
 impl<H: Handle> Core<H> {
-    /// Prefetches for at most [`TOGETHER`] walks from `start`. [epoch]
+    /// [epoch]
     pub(crate) fn prefetch_walks(&self, start: Id, texts: &[Text<'_, '_>]) {
         let extent = self.index.extent();
         let guesses = texts.iter().map(|&text| Guess { text, at: text.skip_slashes(0), dir: start, hash: 0 });

@@ -1,11 +1,9 @@
-//! One step: a name in a directory that the caller holds, as FUSE and other callers with inodes
-//! need.
+//! One step: a name in a directory that the caller holds, as FUSE needs.
 //!
-//! It reads two dependent cache lines, bucket and record; a positive entry's dentry is touched for
-//! the reference alone. The entry was linked under the name from the load of its sequence count
-//! until the comparison (G1). A miss is valid only if the bucket is unchanged at the end, as an
-//! entry may have moved to another bucket meanwhile; in a complete directory, whose record is
-//! unchanged too, the name then does not exist (G2). Nothing waits (G3).
+//! It reads two dependent cache lines, bucket and record; the dentry is touched for the reference
+//! alone. The entry was linked from the load of its sequence count until the comparison (G1). A
+//! miss is valid only if the bucket is unchanged, as a split may have moved the entry. In a complete
+//! directory, whose record is unchanged too, the name then does not exist (G2). Nothing waits (G3).
 
 use crate::core::Core;
 use crate::hash::name::Name;

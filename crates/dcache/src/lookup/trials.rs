@@ -1,18 +1,17 @@
 //! Whether prefetching helps, judged by means and deviations of what a thread has measured.
 //!
-//! In the processor's caches prefetching costs more than it gains (003 of the sources found the
-//! same of the kernel's prefetch in `d_lookup`). So with [`Auto`](PrefetchMode::Auto), of every
-//! [`PERIOD`] batches of a thread one is timed with and one without. The others use what was faster
-//! by more than the deviation of both. A cache so small that it must be hot makes no trials.
+//! For hot lines prefetching costs more than it gains (003 of the sources found the same of the
+//! kernel's `d_lookup`). So with [`Auto`](PrefetchMode::Auto), of every [`PERIOD`] batches of a
+//! thread one is timed with and one without. The others use what was faster by more than both
+//! deviations. A cache too small to be cold makes no trials.
 
 use crate::PrefetchMode;
 use crate::table::index::Extent;
 use dentree_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Batches of a thread per trial of either kind.
 const PERIOD: u32 = 64;
-/// Smallest index, in buckets, that makes trials: 32,000 entries, 2 MiB of records.
+/// Smallest index that makes trials, in buckets: 32,000 entries, 2 MiB of records.
 const LARGE: u32 = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,23 +1,21 @@
 //! The walk: from a path to an entry without a lock, a shared write or a copy of the path.
 //!
-//! Each step reads a bucket and a record and adds the record's sequence count to the *read set*. At
-//! the end, after it has taken its one reference, the walk compares all counts again. If they are
-//! equal, every record was linked from the moment it was read until then: that is the instant of
-//! G1. Otherwise the walk starts anew. After [`ATTEMPTS`] it returns [`Reason::Busy`], which
-//! callers treat as a miss: they look one component up under its directory's lock. A walk never
-//! waits (G3).
+//! Each step reads a bucket and a record, and adds the record's sequence count to the *read set*.
+//! At the end, after taking its one reference, the walk compares all counts. If they are equal,
+//! every record was linked from its read until then: that is the instant of G1. Otherwise it starts
+//! anew. After [`ATTEMPTS`] it returns [`Reason::Busy`], upon which callers look one component up
+//! under its directory's lock. It never waits (G3).
 //!
 //! A miss is valid only if bucket and directory are unchanged at the end, so a rename is not missed
 //! under both names. In a complete directory it means ENOENT (G2).
 //!
-//! A bucket depends on the directory's number and the name, not on the directory's record. The
-//! processor predicts the comparison of a record and fetches the next bucket while it waits for
-//! this record: a cold component costs one memory latency, not two.
+//! A bucket does not depend on the directory's record. The processor predicts the comparison of a
+//! record and fetches the next bucket meanwhile: a cold component costs one memory latency, not
+//! two.
 //!
-//! A walk tries the path cache first if that has helped this thread lately (`path_cache.rs`), and
-//! inserts there what it found by plain steps. [`advance`](Core::advance) takes plain components:
-//! directories that everyone may search, and ends without a deadline. [`step_any`](Core::step_any)
-//! takes all others.
+//! A walk tries the path cache first if that has helped this thread lately, and inserts there what
+//! it found by plain steps. [`advance`](Core::advance) takes plain components: directories that
+//! everyone may search, and ends without a deadline. [`step_any`](Core::step_any) takes all others.
 
 use crate::core::Core;
 use crate::hash::name::{NAME_MAX, Name, PATH_MAX, Text};
@@ -28,9 +26,8 @@ use crate::table::index::{Extent, Miss};
 use crate::table::record::{Flags, InlineHandle, Record, order_reads};
 use crate::{DentryId, Handle, Kind, Reason, Seen};
 
-/// Attempts that are overtaken by writers before a walk gives up.
 pub(crate) const ATTEMPTS: usize = 16;
-/// Records whose counts need no allocation.
+/// Records in the array; more are allocated.
 const SHALLOW: usize = 16;
 
 #[derive(Clone, Copy)]
@@ -42,11 +39,10 @@ pub(crate) struct Request<'p> {
     pub(crate) path: &'p [u8],
     /// Return a symbolic link that ends the path without a slash after it.
     pub(crate) keep_last_link: bool,
-    /// One of a batch, which does not use the path cache.
+    /// One of a batch, which bypasses the path cache.
     pub(crate) is_batched: bool,
 }
 
-/// How an attempt ended.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     Found(Id),
@@ -67,7 +63,7 @@ pub(crate) struct Stop {
     pub(crate) why: Reason,
 }
 
-/// The records that an attempt relies on, with their counts.
+/// Records and their counts that an attempt relies on.
 pub(crate) struct ReadSet {
     /// Used part of `first`.
     len: usize,
@@ -106,7 +102,6 @@ impl ReadSet {
     }
 }
 
-/// The state of an attempt.
 pub(crate) struct Descent<'t, 'p> {
     extent: Extent,
     text: Text<'p, 't>,
@@ -114,11 +109,11 @@ pub(crate) struct Descent<'t, 'p> {
     at: usize,
     /// The directory reached, last of the read set.
     here: Id,
-    /// `here` is unreachable from the root, so its cached entries may be out of date.
+    /// `here` is unreachable, so its cached entries may be out of date.
     is_detached: bool,
     /// `may_search` has allowed `here`.
     may_search: bool,
-    /// All components were plain so far, so the path may be cached.
+    /// All components were plain so far.
     is_plain: bool,
     reads: ReadSet,
 }
@@ -134,7 +129,6 @@ impl Descent<'_, '_> {
         End::Stopped(Stop { dir: self.here, link: None, rest: self.at, why })
     }
 
-    /// Continues at `id`, found under the name that ends at `end`.
     #[inline(always)]
     fn go_on(&mut self, id: Id, end: usize) {
         (self.here, self.is_detached, self.may_search) = (id, false, false);
@@ -151,7 +145,7 @@ impl Descent<'_, '_> {
     }
 }
 
-/// A record under the requested name, with its count before it was read.
+/// A record with its count before it was read.
 pub(crate) struct Found<'a> {
     pub(crate) id: Id,
     pub(crate) record: &'a Record,
@@ -159,13 +153,13 @@ pub(crate) struct Found<'a> {
     pub(crate) flags: Flags,
 }
 
-/// A record was rewritten, so the attempt is void.
+/// A record was rewritten: the attempt is void.
 pub(crate) struct Changed;
 
 impl<H: Handle> Core<H> {
-    /// Walks. Calls `finish` with the end, inside the pin and before the counts are compared; it
-    /// returns `false` if the end has died meanwhile. Calls `undo` if the attempt turns out void
-    /// after that. For references these are [`hold_end`](Self::hold_end) and
+    /// Walks. Calls `finish` with the end, inside the pin and before the counts are compared;
+    /// `false` means that the end has died. Calls `undo` if the attempt turns out void after that.
+    /// For references these are [`hold_end`](Self::hold_end) and
     /// [`release_end`](Self::release_end).
     pub(crate) fn walk(
         &self,
@@ -219,9 +213,8 @@ impl<H: Handle> Core<H> {
     }
 
     /// Looks the path up in the path cache if that has helped lately, and counts a hit as a walk.
-    /// The end was linked at an instant during the call. While the pin lasts it may be used by
-    /// [`hold_path_end`](Self::hold_path_end) and [`see_path_end`](Self::see_path_end) (L1 in
-    /// `path_cache.rs`).
+    /// Use the end within the pin by [`hold_path_end`](Self::hold_path_end) or
+    /// [`see_path_end`](Self::see_path_end) (L1).
     #[inline(always)]
     pub(crate) fn cached_path(
         &self,
@@ -255,12 +248,12 @@ impl<H: Handle> Core<H> {
         Some(end)
     }
 
-    /// Takes a reference to the end of a cached path, unless its record has changed.
+    /// Takes a reference to the end, unless its record has changed.
     pub(crate) fn hold_path_end(&self, end: &PathEnd) -> bool {
         self.hold_if(end.id, || self.counts.get(end.id.0).get() == end.count)
     }
 
-    /// Reads the end of a cached path, unless its record has changed.
+    /// Reads the end, unless its record has changed.
     ///
     /// # Safety
     /// The end must be of that kind and found under the caller's pin.
@@ -279,7 +272,7 @@ impl<H: Handle> Core<H> {
         Some(unsafe { self.see_by(end.id, kind, handle) })
     }
 
-    /// The path cache's key, without one leading slash.
+    /// The key, without one leading slash.
     #[inline(always)]
     fn path_key(&self, request: &Request<'_>) -> Option<Key> {
         let path = match request.path {
@@ -290,7 +283,7 @@ impl<H: Handle> Core<H> {
         is_in_range.then(|| Key { digest: self.hasher.digest(request.start, path), bytes: path.len() })
     }
 
-    /// Inserts a path that was found by plain steps alone. [epoch]
+    /// Caches a path found by plain steps alone. [epoch]
     #[inline(never)]
     fn insert_path(&self, request: &Request<'_>, reads: &ReadSet) {
         let records = &reads.first[..reads.len];
@@ -362,7 +355,7 @@ impl<H: Handle> Core<H> {
         Seen { id: DentryId::new(id, self.record(id).generation()), handle, kind }
     }
 
-    /// Reads an entry that was found; takes the references that any other end needs. [pin]
+    /// Reads a found entry, or takes the references of another end. [pin]
     #[inline(always)]
     pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
         match end {
@@ -436,8 +429,8 @@ impl<H: Handle> Core<H> {
             && reads.miss.is_none_or(|miss| self.index.still_misses(miss))
     }
 
-    /// Takes plain components, and returns the end if they lead to it. Works on copies of the
-    /// fields, which fit into registers.
+    /// Takes plain components; returns the end if they lead to it. Copies the fields, which fit
+    /// into registers.
     #[inline(never)]
     fn advance(&self, descent: &mut Descent<'_, '_>, keep_last_link: bool) -> Option<End> {
         if descent.is_detached || !self.record(descent.here).flags().is_open_directory() {
@@ -482,7 +475,7 @@ impl<H: Handle> Core<H> {
         end
     }
 
-    /// Finds a name of up to 32 bytes below a directory.
+    /// Finds a name of up to 32 bytes.
     #[inline(always)]
     pub(crate) fn find_short(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Option<Found<'_>> {
         for id in self.index.likely(extent, name.hash()) {
@@ -495,7 +488,7 @@ impl<H: Handle> Core<H> {
         None
     }
 
-    /// Continues to the end from where plain steps ended.
+    /// Continues where plain steps ended.
     #[inline(never)]
     pub(crate) fn descend(
         &self,
@@ -514,7 +507,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes one component of any kind; returns the end if it is one.
+    /// Takes one component of any kind.
     fn step_any(
         &self,
         pin: &mut Pin<'_>,
@@ -569,7 +562,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Continues at the entry found under the name that ends at `end`, or returns the end.
+    /// Continues at an entry found under the name that ends at `end`.
     fn step_to(
         &self,
         request: &Request<'_>,
@@ -604,13 +597,12 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Whether `..` stops at `id`. If the floor is gone, it stops everywhere.
+    /// Whether `..` stops at `id`; everywhere if the floor is gone.
     fn is_floor(&self, id: Id, floor: Option<DentryId>) -> bool {
         let is_or_gone = |floor: DentryId| floor.id() == id || !self.is_alive(floor);
         id == Id::ROOT || floor.is_some_and(is_or_gone)
     }
 
-    /// Finds one name below a directory.
     #[inline]
     pub(crate) fn find(&self, extent: Extent, dir: Id, name: &Name<'_>) -> Result<Found<'_>, Miss> {
         self.index.search(extent, name.hash(), |id| {
@@ -653,8 +645,8 @@ impl<H: Handle> Core<H> {
         }
         let may = pin.outside(|| may_search(&handle));
         order_reads();
-        // Entries found before the pin was left may be gone: continue only from a directory that is
-        // unchanged.
+        // Entries found before the pin was left may be gone: continue only from an unchanged
+        // directory.
         if self.record(dir).is_unchanged(seq) { Ok(may) } else { Err(Changed) }
     }
 }

@@ -1,9 +1,9 @@
 //! Complete directories: once all entries are cached, a miss is ENOENT (`DIR_COMPLETE` of Tsai et
 //! al., SOSP 2015).
 //!
-//! A scan remembers the directory's change count. Whatever is evicted, unlinked, renamed away or
-//! invalidated in the directory increases it, so the end notices; new entries are linked anyway. In
-//! a complete directory the same events clear the flag, before the entry leaves the index.
+//! A scan remembers the directory's change count, which increases with whatever is evicted,
+//! unlinked, renamed away or invalidated; new entries are linked anyway. In a complete directory
+//! the same events clear the flag, before the entry leaves the index.
 //!
 //! An entry with a time to live prevents completeness, as it may change without a report.
 
@@ -20,7 +20,7 @@ use crate::table::record::Flags;
 use crate::table::record::order_reads;
 use crate::{Child, Handle};
 
-/// A scan of a directory in progress. `spoilt`: it cannot end complete.
+/// A scan in progress. `spoilt`: it cannot end complete.
 pub(crate) struct Gathering {
     pub(crate) dir: Id,
     changes: u32,
@@ -39,7 +39,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Inserts an entry of a scan, cold.
+    /// Inserts an entry, cold.
     pub(crate) fn gather(&self, gathering: &mut Gathering, bytes: &[u8], child: Child<H>) {
         let dir = gathering.dir;
         gathering.spoilt |= child.ttl.is_some();
@@ -54,7 +54,7 @@ impl<H: Handle> Core<H> {
             let _dir = self.lock_dir(dir);
             let old = self.find_locked(dir, &name);
             if self.dentry(dir).changes() != gathering.changes {
-                // The name may have been removed or replaced since the scan read it.
+                // The name may have been removed or replaced since it was read.
                 gathering.spoilt = true;
                 Err(entry)
             } else if old.is_some_and(|old| self.renew(dir, old, &entry) || !self.has_expired(dir, old)) {
@@ -70,8 +70,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Marks the directory complete if nothing was lost since the beginning. Returns whether it is.
-    /// Removes entries that have expired and that the scan did not see.
+    /// Marks the directory complete if nothing was lost, and removes expired entries that the scan
+    /// did not see. Returns whether it is complete.
     pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
         let Gathering { dir, changes, spoilt, .. } = gathering;
         let mut cleanup = Cleanup::default();
@@ -88,7 +88,7 @@ impl<H: Handle> Core<H> {
         is_complete
     }
 
-    /// The name of a linked entry. [dir lock of the parent], or the entry is held
+    /// [dir lock of the parent], or the entry is held
     pub(crate) fn name_of_linked(&self, id: Id) -> Vec<u8> {
         // SAFETY: the parent is locked, so the entry is not renamed and its name not retired.
         match unsafe { self.dentry(id).long_name() } {
@@ -97,14 +97,13 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The name of a held entry, as of an instant during the call.
+    /// As of an instant during the call.
     pub(crate) fn name_of_held(&self, id: Id) -> Vec<u8> {
         let _dir = self.lock_parent(id);
         self.name_of_linked(id)
     }
 
-    /// The path from the root to a held entry at an instant during the call; `None` if it is
-    /// unreachable.
+    /// The path from the root at an instant during the call, unless unreachable.
     pub(crate) fn path_of(&self, id: Id) -> Option<Vec<u8>> {
         let mut backoff = Backoff::default();
         loop {
@@ -135,7 +134,6 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Locks the parent directory of a held entry.
     pub(crate) fn lock_parent(&self, id: Id) -> MutexGuard<'_, ()> {
         loop {
             let parent = self.record(id).parent();

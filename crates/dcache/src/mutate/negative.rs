@@ -1,7 +1,7 @@
 //! Entries that become negative and positive in place: d_delete and d_instantiate.
 //!
 //! A file that is removed and created again keeps its slot and its place in index and directory.
-//! Nothing is allocated, retired or moved between buckets.
+//! Nothing is allocated, retired or moved.
 //!
 //! # What may change in place
 //! An entry whose handle is a word ([`Flags::INLINE_HANDLE`]), that has no children and that no
@@ -12,11 +12,10 @@
 //! A walk may still be reading the entry. It reads the record, which is atomic and checked by the
 //! count. It reads the dentry's handle only of a positive record without inline handle, or of an
 //! entry that it holds. A handle that owns memory is not a word. The generation changes under the
-//! same count, so all ids of the removed file become stale.
+//! same count, so the removed file's ids become stale.
 //!
-//! A reference taken after the change belongs to another entry in the same slot. So each one that
-//! is taken without a lock is followed by a check: [`hold_if`](Core::hold_if), or the read set of a
-//! walk.
+//! A reference taken after the change belongs to another entry. So each one taken without a lock is
+//! followed by a check: [`hold_if`](Core::hold_if), or the read set of a walk.
 
 use crate::Handle;
 use crate::core::Core;
@@ -33,7 +32,6 @@ impl<H: Handle> Core<H> {
         let flags = record.flags();
         let may = flags.has(Flags::INLINE_HANDLE)
             && !std::mem::needs_drop::<H>()
-            // A complete directory needs no negative entries.
             && !self.record(dir).flags().has(Flags::COMPLETE)
             && dentry.begin_change(users);
         if !may {
@@ -78,8 +76,7 @@ impl<H: Handle> Core<H> {
         Ok(())
     }
 
-    /// A held entry has lost its name. It becomes negative if only the caller holds it, and is
-    /// detached otherwise.
+    /// A held entry has lost its name: it becomes negative without another holder, else detached.
     pub(crate) fn delete(&self, id: Id) {
         self.count_change();
         loop {
@@ -105,8 +102,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Makes an entry that lost its name negative in place, if it may. Returns the negative entry
-    /// to evict for it. [dir lock]
+    /// Makes an entry that lost its name negative in place, if it may. Returns as
+    /// `become_negative`. [dir lock]
     pub(crate) fn unlink_in_place(&self, dir: Id, name: &Name<'_>, id: Id, users: u64) -> Option<Option<Id>> {
         let evict = self.become_negative(dir, id, users)?;
         self.in_lookups.overtake(dir, name);

@@ -1,7 +1,7 @@
 //! Link, unlink and rename, under the locks of the directories.
 //!
-//! Each mutation follows one that the file system has made. Allocating a slot and retiring an entry
-//! may evict, and so lock other directories: they come before and after the directory locks.
+//! Each mutation follows one of the file system. Allocating a slot and retiring an entry may evict,
+//! and so lock other directories: they come before and after the directory locks.
 
 use crate::core::Core;
 use crate::expiry::Asked;
@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Negative entries that are evicted with their directory; the clock evicts the rest.
 const AT_ONCE: usize = 1024;
 
-/// What to link.
 pub(crate) struct Entry<H> {
     /// Kind, handle and search hint; `None` for a negative entry.
     pub(crate) child: Option<(Kind, H, bool)>,
@@ -70,8 +69,8 @@ impl<H: Handle> Core<H> {
         cleanup.childless.into_iter().for_each(|dir| self.evict_children(dir));
     }
 
-    /// Evicts the negative entries of a removed directory, which would keep it. If the slot was
-    /// reused this evicts entries of another directory, which is harmless.
+    /// Evicts the negative entries of a removed directory, which would keep it. Harmless if the
+    /// slot was reused.
     fn evict_children(&self, dir: Id) {
         let children: Vec<Id> = {
             let _dir = self.lock_dir(dir);
@@ -82,24 +81,22 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The linked entries of a directory, including negative ones. [dir lock]
+    /// Includes negative entries. [dir lock]
     pub(crate) fn children(&self, dir: Id) -> impl Iterator<Item = Id> {
         let some = |id: Id| (id != Id::NONE).then_some(id);
         std::iter::successors(some(self.dentry(dir).first_child()), move |&id| some(self.dentry(id).next()))
     }
 
-    /// A name with its hash in `dir`, which is held or read under the epoch.
     pub(crate) fn name_in<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         self.hasher.name(dir, bytes)
     }
 
-    /// The entry of a name, expired or not. [dir lock]
+    /// Expired or not. [dir lock]
     pub(crate) fn find_locked(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
         let mut backoff = Backoff::default();
         loop {
             let found = self.index.search(self.index.extent(), name.hash(), |id| {
-                // A record below this directory cannot change now and needs no second look; others
-                // are not below it.
+                // A record below this directory cannot change now; others are not below it.
                 (self.record(id).flags_if_named(dir, name).is_some() && self.is_long_name(id, name))
                     .then_some(id)
             });
@@ -119,8 +116,8 @@ impl<H: Handle> Core<H> {
         !name.is_long() || unsafe { self.dentry(id).long_name() } == Some(name.bytes)
     }
 
-    /// Links a new slot below `dir` in place of `old`, which has the name, in one step for walks.
-    /// Returns the negative entry to evict for it. [dir lock]
+    /// Links a new slot in place of `old`, which has the name, in one step for walks. Returns the
+    /// negative entry to evict for it. [dir lock]
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
         let (record, dentry) = (self.record(id), self.dentry(id));
@@ -163,13 +160,13 @@ impl<H: Handle> Core<H> {
         None
     }
 
-    /// `SEARCH` if the entry's hint says so and is up to date. [dir lock of its parent]
+    /// `SEARCH` if the hint says so and is up to date. [dir lock of its parent]
     pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
         let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
         if search && self.expiry.may_grant_search(entry.asked) { Flags::SEARCH } else { 0 }
     }
 
-    /// Makes a held entry that is not in the index: an overtaken result, or one that must not be
+    /// Makes a held entry outside of the index: an overtaken result, or one that must not be
     /// cached.
     pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
         let Child { handle, kind, search, .. } = child;
@@ -190,8 +187,7 @@ impl<H: Handle> Core<H> {
         self.count_held(1);
     }
 
-    /// Removes an entry from index and directory, but does not change its reference count. [dir
-    /// lock]
+    /// Removes an entry from index and directory, without its reference count. [dir lock]
     pub(crate) fn unhash(&self, dir: Id, id: Id) {
         let record = self.record(id);
         let freed = self.index.remove(record.hash(), id, || self.unlink_record(id));
@@ -199,7 +195,7 @@ impl<H: Handle> Core<H> {
         self.remove_child(dir, id);
     }
 
-    /// Makes a record unfindable. [bucket seq]
+    /// [bucket seq]
     fn unlink_record(&self, id: Id) {
         if self.record(id).flags().is_directory() {
             self.expiry.begin_detached();
@@ -207,13 +203,13 @@ impl<H: Handle> Core<H> {
         self.rewrite(id).unlink();
     }
 
-    /// Removes an entry from the tree. If it is held it lives on, detached. [dir lock]
+    /// Removes an entry from the tree; if held it is detached. [dir lock]
     pub(crate) fn detach(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.unhash(dir, id);
         self.let_go(id, cleanup);
     }
 
-    /// The same for an entry whose place in the index another entry has taken. [dir lock]
+    /// The same after another entry has taken its place in the index. [dir lock]
     fn detach_replaced(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.remove_child(dir, id);
         self.let_go(id, cleanup);
@@ -267,8 +263,8 @@ impl<H: Handle> Core<H> {
             self.in_lookups.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
             if child.ttl.is_some() {
-                // A directory with an entry that expires is not complete, so a scan that missed
-                // this one must fail.
+                // An entry that expires prevents completeness, so a scan that missed this one must
+                // fail.
                 self.dentry(dir).note_change();
             }
             let entry = Entry::positive(child, self.expiry.ask());
@@ -278,7 +274,6 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Gives the negative entry of that name, if there is one, an inode in place.
     fn create_in_place(&self, dir: Id, name: &Name<'_>, child: Child<H>) -> Result<Id, Child<H>> {
         // Without the lock first, as most names that are created are not cached.
         let is_negative = |id: Id| self.record(id).flags().is_negative();
@@ -301,7 +296,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Links a new slot in place of `old`, which has the name. [dir lock]
+    /// Links a new slot in place of `old`. [dir lock]
     pub(crate) fn link_instead(
         &self,
         dir: Id,
@@ -407,8 +402,8 @@ impl<H: Handle> Core<H> {
         });
     }
 
-    /// The same, and `old` is now `left`, in one step for walks. Returns its entry, held. It is
-    /// linked under the empty name first, which no walk looks up, and moves from there.
+    /// The same, and `old` is now `left`, in one step for walks. It is linked under the empty name
+    /// first, which no walk looks up. Returns its entry, held.
     pub(crate) fn rename_leaving(
         &self,
         old_dir: Id,
@@ -445,7 +440,7 @@ impl<H: Handle> Core<H> {
         id
     }
 
-    /// Calls `rename` under all locks, with the entry to be moved if it is cached and may be moved.
+    /// Calls `rename` under all locks with the entry to move, if it is cached and may be moved.
     fn rename_locked(
         &self,
         (old_dir, from): (Id, &Name<'_>),
@@ -510,7 +505,7 @@ impl<H: Handle> Core<H> {
         self.clean_up(cleanup);
     }
 
-    /// Gives an entry the name `to`, replacing its entry. [dir locks]
+    /// Renames an entry to `to`, replacing its entry. [dir locks]
     fn move_over(&self, room: usize, id: Id, from: Id, to: (Id, &Name<'_>), cleanup: &mut Cleanup) {
         let replaced = self.find_locked(to.0, to.1);
         self.relink(room, &[(id, from, to.0, to.1)], replaced);
@@ -519,7 +514,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// The positive entry of a name. [dir lock]
+    /// [dir lock]
     fn find_positive(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
         let found = self.find_locked(dir, name)?;
         (!self.record(found).flags().is_negative() && self.is_in_tree(dir)).then_some(found)
@@ -535,7 +530,7 @@ impl<H: Handle> Core<H> {
     }
 
     /// Gives linked entries new places, `(entry, from, to, new name)`, and removes `replaced`, in
-    /// one step for walks. `room` is what `allocate_names` has reserved. [dir locks]
+    /// one step for walks. `room` comes from `allocate_names`. [dir locks]
     fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
@@ -569,7 +564,6 @@ impl<H: Handle> Core<H> {
     }
 }
 
-/// A long name's bytes as the dentry keeps them.
 fn boxed(name: &Name<'_>) -> Option<LongName> {
     name.is_long().then(|| Box::new(name.bytes.into()))
 }

@@ -14,7 +14,7 @@ use crate::table::record::{Count, Record};
 const BATCH: usize = 64;
 
 impl<H: Handle> Core<H> {
-    /// Bytes of one entry in records, counts and dentries; its mark's two bits count as a byte.
+    /// Bytes of record, count and dentry; the mark's two bits count as a byte.
     pub(crate) const ENTRY: usize = size_of::<Record>() + size_of::<Count>() + size_of::<Dentry<H>>() + 1;
     /// Bytes that an insertion may add to the index.
     const OVERFLOW: usize = 64;
@@ -106,8 +106,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Takes `bytes` from the budget, evicting until they fit. If all entries are held, it exceeds
-    /// the budget (G5).
+    /// Takes `bytes` from the budget, evicting until they fit, or exceeds it if all entries are
+    /// held (G5).
     fn reserve(&self, bytes: usize) {
         while !self.memory.take(bytes) {
             if self.reclaim() > 0 {
@@ -125,7 +125,7 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Evicts until the cache fits its budget again, after held entries made it exceed it.
+    /// Evicts what held entries made exceed the budget.
     #[cold]
     pub(crate) fn trim(&self) {
         self.memory.over.store(false, Ordering::Relaxed);
@@ -134,8 +134,8 @@ impl<H: Handle> Core<H> {
         }
     }
 
-    /// Evicts until at most `bytes` are used, not counting evicted entries in their grace period.
-    /// Returns whether it got there.
+    /// Evicts until at most `bytes` are used, without evicted entries in their grace period.
+    /// Returns whether it succeeded.
     pub(crate) fn shrink_to(&self, bytes: usize) -> bool {
         let fits = loop {
             if self.memory.used().saturating_sub(self.waiting() * Self::ENTRY) <= bytes {
@@ -153,13 +153,12 @@ impl<H: Handle> Core<H> {
         self.memory.stock.pool.lock().limbo.len()
     }
 
-    /// Frees an unlinked slot after a grace period. Returns whether it is time to try for one.
+    /// Frees an unlinked slot after a grace period. Returns whether to try for one now.
     #[must_use]
     pub(crate) fn retire(&self, id: Id) -> bool {
         self.wait_for_grace(std::iter::once(Retired::Entry(id)))
     }
 
-    /// Frees names after a grace period.
     pub(crate) fn retire_names(&self, names: Vec<LongName>) {
         self.wait_for_grace(names.into_iter().map(Retired::LongName));
     }
@@ -173,15 +172,15 @@ impl<H: Handle> Core<H> {
         pool.limbo.extend(retired.map(|retired| (tag, retired)));
         let is_time = pool.limbo.len() >= pool.attempt_at as usize;
         if is_time {
-            // A thread preempted inside a walk may delay the grace period for long: try again only
-            // after as many objects more.
+            // A preempted walk may delay the grace period for long: try again after as many objects
+            // more.
             pool.attempt_at = saturating(pool.limbo.len() * 2);
         }
         is_time
     }
 
-    /// Frees objects whose grace period is over. Returns their number. No lock may be held, as
-    /// handles are dropped here.
+    /// Frees objects after their grace period, and drops handles: no lock may be held. Returns
+    /// their number.
     pub(crate) fn reclaim(&self) -> usize {
         {
             let pool = self.memory.stock.pool.lock();

@@ -1,14 +1,13 @@
 //! Which entries are evicted: the lazy LRU of the 2002 paper in today's form.
 //!
-//! A hit sets its entry's mark ([`Marks`]) if it is clear, and does nothing else. Marks lie apart
-//! from records and dentries, 256 to a line, as a hit in the path cache reads neither. Pruning does
-//! the rest:
+//! A hit sets its entry's mark ([`Marks`]) if it is clear. Marks lie apart, 256 to a line, as a hit
+//! in the path cache reads neither record nor dentry. Pruning does the rest:
 //! - **Clock** (Corbató 1968): a hand goes round the slots in memory order. It clears a mark; an
 //!   entry without one is evicted. The slots are the list, so there is none to maintain.
 //! - **Leaves first**: children pin their directory; held entries are skipped.
 //! - **Probation**: entries of a scan (`cold`) queue in a ring of a tenth of the cache, and are
-//!   evicted from it first unless a walk has used them, so that `find` does not evict the working
-//!   set (Yang et al., "FIFO queues are all you need for cache eviction", 2023).
+//!   evicted from it first unless used, so that `find` does not evict the working set (Yang et al.,
+//!   "FIFO queues are all you need for cache eviction", 2023).
 //! - **Negative entries** have a ring as long as their quota: a flood of them evicts only them.
 //!
 //! Rings hold `(number, generation)`; stale tickets are skipped. [clock] guards all of it and is a
@@ -19,23 +18,20 @@ use crate::table::id::Id;
 use dentree_sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
-/// A probation ring holds one in so many entries.
+/// Part of the cache for probation.
 const PROBATION: usize = 10;
 
 type Ticket = (Id, u32);
 
-/// Two bits of each entry: `USED`, `UNUSED` since the hand passed, or `FREE`.
-///
-/// The hand skips free slots a word at a time, and words of free slots by `groups`: pruning costs
-/// what is in the cache, not what was once in it.
+/// Two bits an entry: used, `UNUSED` since the hand passed, or `FREE`. The hand skips words of free
+/// slots by `groups`: pruning costs what is in the cache, not what was once in it.
 pub(crate) struct Marks {
     words: Chunks<Word>,
     /// One bit for each word: clear if all of its slots are free.
     groups: Chunks<Group>,
 }
 
-/// The marks of [`Marks::SLOTS`] entries. Zero means used, so that linking a new slot writes
-/// nothing.
+/// Zero means used, so that linking a new slot writes nothing.
 #[derive(Default)]
 struct Word(AtomicU64);
 
@@ -76,7 +72,6 @@ impl Marks {
         prefetch(self.words.get(id.0 / Self::SLOTS));
     }
 
-    /// Marks a slot as occupied, and as used or not.
     pub(crate) fn occupy(&self, id: Id, is_used: bool) {
         let mark = self.of(id);
         if mark.get() != 0 {
@@ -125,7 +120,7 @@ impl Marks {
     }
 }
 
-/// One entry's bits of [`Marks`]. Hints: no other memory is ordered by them.
+/// Hints: no other memory is ordered by them.
 pub(crate) struct Mark<'m> {
     word: &'m AtomicU64,
     shift: u32,
@@ -137,7 +132,7 @@ impl Mark<'_> {
         self.word.load(Ordering::Relaxed) >> self.shift & 0b11
     }
 
-    /// Marks a hit. Writes only a clear mark, so that a hot line stays shared (G4).
+    /// Writes only a clear mark, so that a hot line stays shared (G4).
     #[inline(always)]
     pub(crate) fn touch(&self) {
         if self.get() & Marks::UNUSED != 0 {
@@ -145,7 +140,6 @@ impl Mark<'_> {
         }
     }
 
-    /// Whether the entry was used since the mark was cleared.
     pub(crate) fn is_used(&self) -> bool {
         self.get() == 0
     }
@@ -154,7 +148,6 @@ impl Mark<'_> {
         self.word.fetch_or(Marks::UNUSED << self.shift, Ordering::Relaxed);
     }
 
-    /// Marks the slot as free; [`Marks::occupy`] undoes it.
     pub(crate) fn set_free(&self) {
         self.word.fetch_or(Marks::FREE << self.shift, Ordering::Relaxed);
     }
@@ -162,7 +155,7 @@ impl Mark<'_> {
 
 /// [clock]
 pub(crate) struct Clock {
-    /// The word of [`Marks`] where the hand is.
+    /// The hand's word of [`Marks`].
     pub(crate) hand: u32,
     pub(crate) cold: Ring,
     pub(crate) negative: Ring,
@@ -187,17 +180,16 @@ impl Ring {
 }
 
 impl Clock {
-    /// A clock for about `capacity` entries, of them `negatives` negative.
     pub(crate) fn new(capacity: usize, negatives: usize) -> Self {
         Clock { hand: 0, cold: Ring::new(capacity / PROBATION), negative: Ring::new(negatives) }
     }
 
-    /// Bytes of the rings, at most.
+    /// At most.
     pub(crate) fn bytes(&self) -> usize {
         (self.cold.limit + self.negative.limit) * size_of::<Ticket>()
     }
 
-    /// Bytes of them that are not allocated yet.
+    /// Not allocated yet.
     pub(crate) fn bytes_to_come(&self) -> usize {
         let taken = self.cold.queue.capacity() + self.negative.queue.capacity();
         self.bytes().saturating_sub(taken * size_of::<Ticket>())

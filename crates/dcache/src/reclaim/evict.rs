@@ -8,7 +8,7 @@ use crate::reclaim::clock::Marks;
 use crate::table::id::Id;
 use crate::table::record::Flags;
 
-/// Victims chosen under one lock of the clock.
+/// Victims chosen under one lock.
 const BATCH: usize = 32;
 /// Slots and words of marks that the hand reads under one lock.
 const STRIDE: usize = 1024;
@@ -40,12 +40,12 @@ impl<H: Handle> Core<H> {
         Some(ticket.0)
     }
 
-    /// Bytes in use, without reserved ones.
+    /// Without reserved bytes.
     pub(crate) fn bytes_in_use(&self) -> usize {
         self.memory.used().saturating_sub(self.bytes_to_come())
     }
 
-    /// Bytes that `used` counts for rings and path cache and that are not allocated yet.
+    /// Reserved for rings and path cache, and not allocated yet.
     pub(crate) fn bytes_to_come(&self) -> usize {
         self.clock.lock().bytes_to_come() + self.paths.bytes_to_come()
     }
@@ -66,7 +66,7 @@ impl<H: Handle> Core<H> {
         for _ in 0..strides {
             ends += u32::from(self.choose(&mut victims, slots));
             pruned += victims.drain(..).filter(|&id| self.evict(id)).count();
-            // The first whole round may only clear marks, and the round under way is not whole.
+            // The first whole round may only clear marks; the one under way is not whole.
             if pruned >= n || ends == 3 {
                 break;
             }
@@ -97,13 +97,13 @@ impl<H: Handle> Core<H> {
             }
             clock.hand = word + 1;
             looks += 1 + met;
-            // Neither entry 0 nor slots of the last word that were never made.
+            // Neither entry 0 nor slots that were never made.
             victims.extend(occupied.filter(|&id| id != Id::NONE && id.0 < slots && self.may_go(id)));
         }
         false
     }
 
-    /// Whether the clock evicts an entry now; clears its mark if not.
+    /// Whether to evict an entry now; clears its mark if not.
     fn may_go(&self, id: Id) -> bool {
         if !self.record(id).flags().is_linked() || !self.dentry(id).is_evictable() {
             return false;
@@ -121,8 +121,8 @@ impl<H: Handle> Core<H> {
         let parent = record.parent();
         {
             let _dir = self.lock_dir(parent);
-            // The locked directory cannot change. The slot may hold another entry than the chosen
-            // one, which may be evicted as well.
+            // The locked directory cannot change. A reused slot may hold another entry, which may
+            // be evicted as well.
             let flags = record.flags();
             if !flags.is_linked() || record.parent() != parent || !self.dentry(id).kill_unused() {
                 return false;
@@ -156,7 +156,7 @@ impl<H: Handle> Core<H> {
         pruned
     }
 
-    /// The cached positive entries of a directory, held.
+    /// Positive entries, held.
     pub(crate) fn hold_children(&self, dir: Id) -> Vec<Id> {
         let _dir = self.lock_dir(dir);
         let is_positive = |id: &Id| !self.record(*id).flags().is_negative() && !self.is_past_deadline(*id);

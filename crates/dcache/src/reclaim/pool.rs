@@ -6,10 +6,8 @@
 //! | `used`, `live`, … | single words, changed by threads that allocate or free |
 //!
 //! An allocation writes the lock, `free` or `fresh`, `live` and `used`. They share one cache line
-//! ([`Stock`]), so it moves between allocating threads once. What is rarely written lies elsewhere.
-//!
-//! Free slots are chained through their dentries. Handles are dropped outside of every lock and pin
-//! (G7).
+//! ([`Stock`]), so it moves between allocating threads once. Free slots are chained through their
+//! dentries. Handles are dropped outside of every lock and pin (G7).
 
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
@@ -23,7 +21,7 @@ const LIMBO_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
 const LIMBO_MAX: usize = 4096;
 /// The part of the budget's entries that may wait for a grace period.
 const LIMBO_SHARE: usize = 64;
-/// Bytes of an entry, about.
+/// Approximate bytes of an entry.
 const TYPICAL: usize = 128;
 
 /// [pool lock]
@@ -34,7 +32,6 @@ pub(crate) struct Pool {
     pub(crate) attempt_at: u32,
 }
 
-/// An object that walks may still read.
 pub(crate) enum Retired {
     Entry(Id),
     LongName(LongName),
@@ -47,7 +44,6 @@ pub(crate) struct Stock {
     pub(crate) fresh: AtomicU32,
     /// Slots in use, including those in limbo.
     pub(crate) live: AtomicU32,
-    /// Bytes in use.
     pub(crate) used: AtomicUsize,
 }
 
@@ -58,10 +54,9 @@ const _: () = assert!(
         <= if cfg!(target_vendor = "apple") { 128 } else { 64 }
 );
 
-/// Bytes and slots of the cache, and their budget.
 pub(crate) struct Memory {
     pub(crate) stock: Stock,
-    /// An older value of `Stock::fresh`: it covers most ids, without reading a line that is often
+    /// An older value of `Stock::fresh`, which covers most ids without reading a line that is often
     /// written.
     pub(crate) seen: AtomicU32,
     pub(crate) budget: AtomicUsize,
@@ -69,12 +64,11 @@ pub(crate) struct Memory {
     pub(crate) negatives: AtomicUsize,
     /// [immutable] retired objects worth a try for a grace period
     pub(crate) limbo: usize,
-    /// Held entries have made `used` exceed the budget.
+    /// `used` exceeds the budget by held entries.
     pub(crate) over: AtomicBool,
 }
 
 impl Memory {
-    /// A budget of which `fixed` bytes are used from the start.
     pub(crate) fn new(budget: usize, fixed: usize) -> Self {
         let limbo = (budget / TYPICAL / LIMBO_SHARE).clamp(LIMBO_MIN, LIMBO_MAX);
         Memory {
@@ -102,7 +96,7 @@ impl Memory {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Sets the budget. Entries over it stay until they are evicted.
+    /// Entries over it stay until they are evicted.
     pub(crate) fn set_budget(&self, bytes: usize) {
         self.budget.store(bytes, Ordering::Relaxed);
     }
@@ -123,12 +117,10 @@ impl Memory {
         self.negatives.load(Ordering::Relaxed)
     }
 
-    /// One more than the highest number ever given out.
     pub(crate) fn high_water(&self) -> u32 {
         self.stock.fresh.load(Ordering::Acquire)
     }
 
-    /// Whether a slot was ever given out.
     pub(crate) fn has_slot(&self, id: Id) -> bool {
         // Acquire, and Release below: a thread that sees the number may read the slot. Pairs with
         // `slot`.
@@ -164,13 +156,13 @@ impl Memory {
         self.negatives.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes `bytes` if the budget has them.
+    /// Fails if the budget is used up.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let within = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= self.budget());
         self.stock.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
-    /// Takes `bytes` beyond the budget, as all entries are held.
+    /// Exceeds the budget, as all entries are held.
     pub(crate) fn take_over_budget(&self, bytes: usize) {
         self.stock.used.fetch_add(bytes, Ordering::Relaxed);
         self.over.store(true, Ordering::Relaxed);
@@ -182,7 +174,6 @@ impl Memory {
         }
     }
 
-    /// Whether the cache exceeded its budget and was not trimmed since.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)

@@ -6,10 +6,9 @@
 //! later   [n .. 2n) [2n .. 4n) …   only where more is held than the budget foresaw
 //! ```
 //!
-//! A number that was ever given out stays readable until the storage is dropped. So a reader may
-//! follow a stale number and notice it by a sequence count or generation. `get` costs a well
-//! predicted compare and a choice between two pointers; a table of chunks would cost a dependent
-//! load.
+//! A number that was ever given out stays readable until the storage is dropped, so a reader may
+//! follow a stale number and notice it by sequence count or generation. `get` costs a predicted
+//! compare and a choice between two pointers; a table of chunks would cost a dependent load.
 
 use std::hint::select_unpredictable;
 
@@ -23,7 +22,7 @@ use dentree_sync::atomic::{AtomicPtr, Ordering};
 pub(crate) unsafe trait Zeroed: Default {}
 
 const LATER: usize = if cfg!(any(loom, shuttle)) { 5 } else { 24 };
-/// The part of the slots that is made at once, and its minimum.
+/// Part of the slots made at once, and its minimum.
 const SHARE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
 const SMALL_MIN: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 1024 };
 
@@ -46,7 +45,6 @@ unsafe impl<T: Send + Sync> Sync for Chunks<T> {}
 unsafe impl<T: Send> Send for Chunks<T> {}
 
 impl<T: Zeroed> Chunks<T> {
-    /// Storage for `foreseen` slots, and more on demand.
     pub(crate) fn new(foreseen: u32) -> Self {
         let foreseen = foreseen.max(1);
         let small = (foreseen / SHARE).max(SMALL_MIN).min(foreseen);
@@ -59,7 +57,7 @@ impl<T: Zeroed> Chunks<T> {
         }
     }
 
-    /// Slot `i`, which was [`ensure`](Self::ensure)d.
+    /// Slot `i` exists.
     #[inline(always)]
     pub(crate) fn get(&self, i: u32) -> &T {
         if i >= self.foreseen {
@@ -74,7 +72,6 @@ impl<T: Zeroed> Chunks<T> {
         unsafe { &*base.wrapping_add(i as usize) }
     }
 
-    /// Slot `i`, if it was made.
     #[inline(always)]
     pub(crate) fn get_if_made(&self, i: u32) -> Option<&T> {
         if i >= self.foreseen {
@@ -94,7 +91,6 @@ impl<T: Zeroed> Chunks<T> {
         (!base.is_null()).then(|| unsafe { &*base.add(offset) })
     }
 
-    /// Makes slot `i` unless it exists.
     pub(crate) fn ensure(&self, i: u32) {
         // No lock for an existing slot, as walks of threads with high numbers come here (G3).
         if self.get_if_made(i).is_some() {
@@ -138,7 +134,6 @@ impl<T> Drop for Chunks<T> {
     }
 }
 
-/// Zeroed pages that the system backs on first use.
 #[cfg(all(unix, not(any(loom, shuttle, miri))))]
 mod backing {
     use super::Zeroed;
@@ -149,8 +144,8 @@ mod backing {
         len.checked_mul(size_of::<T>()).expect("slots fit the address space").max(1)
     }
 
-    /// Maps slots. Huge pages suit random access, where small pages add a TLB miss to each cache
-    /// miss, but not a chunk that is mostly empty.
+    /// Huge pages suit random access, where small pages add a TLB miss to each cache miss, but not
+    /// a mostly empty chunk.
     pub(crate) fn allocate<T: Zeroed>(len: usize, is_huge: bool) -> *mut T {
         const { assert!(align_of::<T>() <= 4096) };
         let (bytes, read_and_write) = (bytes::<T>(len), ProtFlags::READ | ProtFlags::WRITE);
@@ -197,7 +192,6 @@ mod backing {
     }
 }
 
-/// Prefetches the line of `value`.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -6,7 +6,7 @@
 //! | `long` | [dir lock of the parent] to write, [epoch] to read |
 //! | `next`, `prev` | [dir lock of the parent]; `next` of a free slot: [pool lock] |
 //! | `first_child`, `changes` | [dir lock of this directory] |
-//! | `handle` | [immutable] while the entry is linked or held; [epoch] to read it unheld |
+//! | `handle` | [immutable] while the entry is positive or held; [epoch] to read it unheld |
 //!
 //! **Reference count.** One word, so that one compare-and-swap tests "not held and no children":
 //!
@@ -72,7 +72,6 @@ unsafe impl<H: Send + Sync> Sync for Dentry<H> {}
 /// Result of dropping a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// Held by others.
     Others,
     /// Not held, and still cached.
     Unused,
@@ -107,7 +106,6 @@ impl<H> Dentry<H> {
         self.refs.fetch_add((users * USER).wrapping_sub(DEAD), Ordering::Release);
     }
 
-    /// Adds a user to a held entry.
     pub(crate) fn hold_again(&self) {
         self.refs.fetch_add(USER, Ordering::Relaxed);
     }
@@ -124,19 +122,19 @@ impl<H> Dentry<H> {
         }
     }
 
-    /// Counts a child. The caller holds this entry.
+    /// The caller holds this entry.
     pub(crate) fn pin(&self) {
         self.refs.fetch_add(PIN, Ordering::Relaxed);
     }
 
-    /// Uncounts a child. Returns whether the entry died.
+    /// Returns whether the entry died.
     pub(crate) fn unpin(&self) -> bool {
         // Release: as in `release`.
         let before = self.refs.fetch_sub(PIN, Ordering::Release);
         before == DETACHED | PIN && self.kill(DETACHED)
     }
 
-    /// Kills a linked entry that has no users and no children. [dir lock of the parent]
+    /// Kills an entry without users and children. [dir lock of the parent]
     pub(crate) fn kill_unused(&self) -> bool {
         self.kill(0)
     }
@@ -146,13 +144,12 @@ impl<H> Dentry<H> {
         self.refs.compare_exchange(expected, expected | DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Marks the entry as not in the index. Returns whether it died.
+    /// Marks the entry as out of the index. Returns whether it died.
     pub(crate) fn detach(&self) -> bool {
         let before = self.refs.fetch_or(DETACHED, Ordering::Relaxed);
         before == 0 && self.kill(DETACHED)
     }
 
-    /// Makes a dead slot an entry.
     pub(crate) fn revive(&self, held: bool, detached: bool) {
         let refs = if held { USER } else { 0 } | if detached { DETACHED } else { 0 };
         // Release: pairs with `hold`. An addition, as in `end_change`.
@@ -168,12 +165,11 @@ impl<H> Dentry<H> {
         self.refs.load(Ordering::Acquire) & DEAD != 0
     }
 
-    /// Whether it has neither users nor children. Only a hint.
+    /// Only a hint.
     pub(crate) fn is_evictable(&self) -> bool {
         self.refs.load(Ordering::Relaxed) == 0
     }
 
-    /// Prepares a dead entry's slot for `revive`.
     pub(crate) fn retire(&self) {
         self.refs.fetch_and(!DETACHED, Ordering::Relaxed);
     }

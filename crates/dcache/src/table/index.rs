@@ -1,8 +1,8 @@
 //! The index: from a hash to candidate records.
 //!
-//! A bucket is one cache line of 11 slots, each a record's number and 8 bits of its hash as a tag.
-//! A lookup reads one index line and one record, but for one false tag in 40; a miss mostly reads
-//! no record. Full buckets continue in overflow buckets.
+//! A bucket is one cache line of 11 slots: a record's number, and 8 bits of its hash as a tag. A
+//! lookup reads one index line and one record, but for one false tag in 40; a miss mostly reads no
+//! record.
 //!
 //! ```text
 //!  0  tags   8 + 4 bytes   upper 8 bits of the hash, 0 = empty slot         [bucket seq]
@@ -13,9 +13,8 @@
 //!
 //! **Growth** is linear hashing (Litwin 1980): with `count` buckets, a hash belongs to bucket `hash
 //! mod 2ᵏ⁺¹` if that is below `count`, else to `hash mod 2ᵏ`. Splitting bucket `count - 2ᵏ` adds
-//! one. It stops no reader and needs no second array. When the load passes [`LOAD`], each insertion
-//! splits four buckets until the count has doubled, as a half-split index has buckets twice as full
-//! as others.
+//! one, stops no reader and needs no second array. Above [`LOAD`] each insertion splits four
+//! buckets until the count has doubled, as unsplit buckets are twice as full.
 //!
 //! **A miss is valid** only if the bucket did not change: `seq` even before the scan, and `seq` and
 //! `count` the same after it. Partners:
@@ -80,7 +79,7 @@ struct Spare {
     made: u32,
 }
 
-/// The number of buckets at one moment.
+/// A number of buckets.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     count: u32,
@@ -105,7 +104,7 @@ impl Extent {
     }
 }
 
-/// What a search read without a hit: valid while [`Index::still_misses`].
+/// A search without a hit: valid while [`Index::still_misses`].
 #[derive(Clone, Copy)]
 pub(crate) struct Miss {
     bucket: u32,
@@ -174,7 +173,7 @@ impl Bucket {
     }
 }
 
-/// The slots of a bucket that are left to read, one bit each.
+/// Slots left to read, one bit each.
 pub(crate) struct Candidates<'a> {
     bucket: &'a Bucket,
     slots: u32,
@@ -194,7 +193,6 @@ impl Iterator for Candidates<'_> {
     }
 }
 
-/// See [`Index::likely`].
 pub(crate) struct Likely<'a> {
     index: &'a Index,
     part: Candidates<'a>,
@@ -215,7 +213,7 @@ impl Iterator for Likely<'_> {
     }
 }
 
-/// A bucket with its overflow buckets, locked by one writer.
+/// A locked bucket with its overflow buckets.
 struct Locked<'a>(&'a Bucket, u32);
 
 impl Drop for Locked<'_> {
@@ -227,7 +225,7 @@ impl Drop for Locked<'_> {
 }
 
 impl Index {
-    /// An index for about `entries` entries. It may hold more, in less compact storage.
+    /// An index for about `entries` entries; more are stored less compactly.
     pub(crate) fn new(entries: usize) -> Self {
         let buckets = (entries / LOAD + 1).next_power_of_two().max(FIRST_BUCKETS as usize);
         let buckets = u32::try_from(buckets).unwrap_or(1 << 31);
@@ -252,7 +250,7 @@ impl Index {
         prefetch(self.buckets.get(extent.bucket(hash)));
     }
 
-    /// The records of the bucket that bear the hash's tag, those in overflow buckets last.
+    /// The records with the hash's tag, those in overflow buckets last.
     #[inline(always)]
     pub(crate) fn likely(&self, extent: Extent, hash: u32) -> Likely<'_> {
         let tag = tag(hash);
@@ -289,7 +287,6 @@ impl Index {
         }
     }
 
-    /// The next overflow bucket.
     #[inline(always)]
     fn behind(&self, part: &Bucket) -> Option<&Bucket> {
         // Acquire: the overflow bucket was filled before it was linked.
@@ -299,7 +296,7 @@ impl Index {
         }
     }
 
-    /// Whether the miss still holds: no entry with such a hash was inserted, removed or renamed.
+    /// Whether no entry with such a hash was inserted, removed or renamed since.
     pub(crate) fn still_misses(&self, miss: Miss) -> bool {
         loom_switch_point();
         // I1, I2: the bucket's `seq` first, so that a split that emptied it shows in `count`.
@@ -421,9 +418,8 @@ impl Index {
         0
     }
 
-    /// Removes an empty overflow bucket from its chain. A reader in it may be led into another
-    /// chain when it is reused: records are compared, so there is no false hit, and its miss is not
-    /// valid.
+    /// Removes an empty overflow bucket. A reader in it may be led into another chain when it is
+    /// reused: records are compared, so there is no false hit, and its miss is not valid.
     fn drop_part(&self, before: &Bucket, empty: &Bucket) -> usize {
         let number = before.next.load(Ordering::Relaxed) - 1;
         before.next.store(empty.next.load(Ordering::Relaxed), Ordering::Release);

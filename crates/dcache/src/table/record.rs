@@ -10,15 +10,13 @@
 //! 32  name        [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name   [record seq]
 //! ```
 //!
-//! A "single word" field is never read together with others. The generation changes after an entry
-//! has died and before its number is reused: a reader that has seen the new entry's flags sees the
-//! new generation (R1). An entry that changes in place (`negative.rs`) changes it as part of the
-//! rewrite.
+//! A "single word" field is never read together with others. The generation changes between an
+//! entry's death and the reuse of its number: a reader of the new entry's flags sees the new
+//! generation (R1). An entry that changes in place (`negative.rs`) changes it in the rewrite.
 //!
 //! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory
 //! models?", 2012). A writer makes `seq` odd by compare-and-swap, which excludes other writers,
-//! writes, and makes it even. A reader loads `seq`, reads, and compares `seq` at the end of its
-//! walk. Partners:
+//! writes, and makes it even. A reader loads `seq`, reads, and compares `seq` at the end. Partners:
 //!
 //! | writer | reader | if the reader sees the writer's … |
 //! |---|---|---|
@@ -28,9 +26,8 @@
 //! So an unchanged even `seq` means that the fields did not change in between.
 //!
 //! **Separate counts.** A [`Count`] repeats a record's sequence count, sixteen to a line, for the
-//! path cache, which compares the counts of whole paths and nothing else. During a rewrite it
-//! already has the value that `seq` gets at the end. The writer's part comes in this order between
-//! `seq` = odd and the fields:
+//! path cache. During a rewrite it already has the value that `seq` gets at the end. The writer's
+//! part comes between `seq` = odd and the fields:
 //!
 //! | writer | reader | if the reader … |
 //! |---|---|---|
@@ -74,7 +71,6 @@ const _: () = {
 // SAFETY: atomics of zero bytes are zero, and need no drop.
 unsafe impl Zeroed for Record {}
 
-/// A separate copy of a record's count.
 #[derive(Default)]
 pub(crate) struct Count(AtomicU32);
 
@@ -97,8 +93,7 @@ impl Count {
     }
 }
 
-/// Name length, kind and flags of a record. 16 bits, but wider in registers, as partial registers
-/// cost.
+/// Name length, kind and flags. 16 bits, but wider in registers, as partial registers cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
 
@@ -111,9 +106,7 @@ impl Flags {
     pub(crate) const SEARCH: u32 = 0x0800;
     /// All entries of this directory are cached.
     pub(crate) const COMPLETE: u32 = 0x1000;
-    /// The entry has a deadline.
     pub(crate) const TIMED: u32 = 0x2000;
-    /// The record holds the entry's handle.
     pub(crate) const INLINE_HANDLE: u32 = 0x4000;
 
     const DIRECTORY: u32 = 0x0100;
@@ -157,15 +150,14 @@ impl Flags {
         self.0 & Self::KIND == Self::SYMLINK
     }
 
-    /// Whether a walk passes through without further checks.
+    /// A walk passes through without further checks.
     #[inline(always)]
     pub(crate) fn is_open_directory(self) -> bool {
         let open = Self::DIRECTORY | Self::SEARCH;
         self.0 & (Self::KIND | Self::SEARCH | Self::TIMED) == open
     }
 
-    /// Whether a walk may end here without further checks: a directory or other, not a symbolic
-    /// link.
+    /// A walk may end here without further checks: a directory or other, not a symbolic link.
     #[inline(always)]
     pub(crate) fn is_plain_end(self) -> bool {
         self.0 & (Self::DIRECTORY | Self::TIMED) == Self::DIRECTORY
@@ -255,7 +247,6 @@ impl Record {
         Flags(u32::from(self.flags.load(Ordering::Relaxed)))
     }
 
-    /// The handle of an entry with [`INLINE_HANDLE`](Flags::INLINE_HANDLE).
     #[inline(always)]
     pub(crate) fn inline_handle(&self) -> InlineHandle {
         InlineHandle { word: self.handle.load(Ordering::Relaxed), generation: self.generation() }
@@ -294,7 +285,6 @@ impl Record {
         self.flags.store(0, Ordering::Relaxed);
     }
 
-    /// The words of a short name as bytes.
     pub(crate) fn inline_name(&self) -> [u8; crate::hash::name::INLINE] {
         let mut bytes = [0; crate::hash::name::INLINE];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
@@ -331,20 +321,18 @@ impl Record {
     }
 }
 
-/// Orders earlier reads before later loads of sequence counts.
+/// Orders earlier reads before later loads of counts.
 #[inline(always)]
 pub(crate) fn order_reads() {
     // R3.
     fence(Ordering::Acquire);
 }
 
-/// A sixteenth of a count's range.
 pub(crate) const WRAP: u32 = 1 << 28;
-/// For all records of the process: wraps are too rare to need one per cache. Not of `sync`'s
-/// facade, as no model gets that far.
+/// For all records of the process, as wraps are rare. `std`'s, as no model gets that far.
 static WRAPS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
-/// How often any record's count has passed a sixteenth of its range.
+/// How often a record's count has passed a sixteenth of its range.
 #[inline(always)]
 pub(crate) fn wraps() -> u32 {
     WRAPS.load(std::sync::atomic::Ordering::Relaxed)
