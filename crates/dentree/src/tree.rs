@@ -39,6 +39,11 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Listing {
+    /// Empty; most directories fit without another allocation.
+    fn with_room() -> Self {
+        Listing { names: Vec::with_capacity(1024), entries: Vec::with_capacity(64) }
+    }
+
     pub(crate) fn push(&mut self, entry: Entry<'_>) {
         let start = self.names.len();
         self.names.extend_from_slice(entry.name);
@@ -105,7 +110,7 @@ impl<'a> Tree<'a> {
     /// As [`list`](Self::list), however often the directory is entered: for callers that follow
     /// links.
     pub(crate) fn entries(&self, dir: &Node, path: &[u8]) -> Listing {
-        let mut listing = Listing::default();
+        let mut listing = Listing::with_room();
         let mut each = |entry: DirEntry<'_>| {
             listing.push(Entry { name: entry.name, ino: entry.ino, kind: entry.kind });
             ControlFlow::Continue(())

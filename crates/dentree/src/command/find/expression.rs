@@ -58,6 +58,16 @@ impl Expression {
         }
     }
 
+    /// The test that is evaluated for every file and before anything else; where it is false, the
+    /// expression is, and does nothing.
+    pub(super) fn first_test(&self) -> Option<&Test> {
+        match self {
+            Expression::Test(test) => Some(test),
+            Expression::And(parts) => parts.first()?.first_test(),
+            _ => None,
+        }
+    }
+
     /// Calls `each` for every action.
     pub(super) fn each_action(&self, each: &mut dyn FnMut(&Action)) {
         if let Expression::Action(action) = self {

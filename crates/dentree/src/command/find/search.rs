@@ -9,7 +9,7 @@ use super::candidate::{Candidate, Place};
 use super::expression::Expression;
 use super::parse::{Follow, Plan};
 use super::sink::{Found, Sink};
-use super::test::Cost;
+use super::test::{Cost, Test};
 use crate::fanout::{self, Emit, Order};
 use crate::image::Node;
 use crate::path::join_into;
@@ -26,6 +26,8 @@ const BATCH: usize = 32 << 10;
 pub(super) struct Search<'a> {
     tree: Tree<'a>,
     expression: &'a Expression,
+    /// What is tested of every file first.
+    first: Option<&'a Test>,
     sink: &'a Sink,
     /// Ctrl-C was pressed.
     interrupted: &'a AtomicBool,
@@ -80,6 +82,7 @@ impl<'a> Search<'a> {
         Search {
             tree,
             expression: &plan.expression,
+            first: plan.expression.first_test(),
             sink,
             interrupted,
             start,
@@ -119,7 +122,8 @@ impl<'a> Search<'a> {
                 self.steps(&dir, &listing, &steps[range], &mut found, emit);
             }
             Job::After { dir, name, ino, kind } => {
-                self.evaluate(dir.as_ref(), Entry { name: &name, ino, kind }, &mut found);
+                let dir = dir.as_ref();
+                self.evaluate(self.place(dir), dir, Entry { name: &name, ino, kind }, &mut found);
             }
         }
         flush(&mut found, emit);
@@ -131,7 +135,7 @@ impl<'a> Search<'a> {
         let entry = Entry { name, ino: node.ino(), kind: Some(node.kind()) };
         let descends = node.is_dir() && *self.depth.end() > 0;
         if !(self.contents_first && descends) {
-            self.evaluate(None, entry, found);
+            self.evaluate(self.place(None), None, entry, found);
         }
         if descends && !found.pruned && !self.stops() {
             flush(found, emit);
@@ -190,8 +194,11 @@ impl<'a> Search<'a> {
 
     /// Whether name and directory entry leave open what the expression does.
     fn needs_inode(&self, place: Place<'_>, entry: Entry<'_>) -> bool {
+        if self.sink.json || self.first.is_some_and(|test| test.cost() >= Cost::Inode) {
+            return true;
+        }
         let peeking = Candidate::peeking(place, entry);
-        self.sink.json || self.expression.evaluate(&peeking, &mut Found::default(), self.sink).is_none()
+        self.expression.evaluate(&peeking, &mut Found::default(), self.sink).is_none()
     }
 
     /// The steps through a directory, in the order of the search.
@@ -241,13 +248,16 @@ impl<'a> Search<'a> {
             match step {
                 Step::Entry(index) => {
                     let entry = listing.get(index);
+                    if !self.may_match(entry.name) {
+                        continue;
+                    }
                     if self.contents_first && self.may_be_entered(entry.kind) {
                         flush(found, emit);
                         let Entry { name, ino, kind } = entry;
                         emit.spawn(Job::After { dir: Some(dir.clone()), name: name.to_vec(), ino, kind });
                         continue;
                     }
-                    self.evaluate(Some(dir), entry, found);
+                    self.evaluate(place, Some(dir), entry, found);
                     if std::mem::take(&mut found.pruned) {
                         closed.insert(index);
                     }
@@ -268,6 +278,15 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Whether the name alone leaves open what the expression is. Where links are followed, a name
+    /// may lead back, which is told.
+    fn may_match(&self, name: &[u8]) -> bool {
+        match self.first {
+            Some(Test::Name(pattern)) if self.follow != Follow::Always => pattern.is_match(name),
+            _ => true,
+        }
+    }
+
     /// The directory that an entry is or leads to.
     fn below(&self, dir: &Arc<Directory>, place: Place<'_>, entry: Entry<'_>) -> Option<Directory> {
         let file = Candidate::new(place, entry);
@@ -281,13 +300,13 @@ impl<'a> Search<'a> {
         Some(Directory { path, ino, depth: place.depth + 1, above })
     }
 
-    fn evaluate(&self, dir: Option<&Arc<Directory>>, entry: Entry<'_>, found: &mut Found) {
-        let file = Candidate::new(self.place(dir), entry);
+    fn evaluate(&self, place: Place<'_>, dir: Option<&Arc<Directory>>, entry: Entry<'_>, found: &mut Found) {
+        let file = Candidate::new(place, entry);
         if let Some(dir) = dir
             && self.leads_back(dir, &file)
         {
             file.refusal("the link leads to a directory above it; not entered again");
-        } else if file.at.depth >= *self.depth.start() {
+        } else if place.depth >= *self.depth.start() {
             let _ = self.expression.evaluate(&file, found, self.sink);
         }
     }
