@@ -50,5 +50,7 @@ fn main() -> ExitCode {
     if session.options.stats {
         command::stats::print(&session);
     }
-    session.report.status().exit_code()
+    // tar(1) ends with 1 for differences alone.
+    let failed = if matches!(cli.command, args::Command::Tar(_)) { 2 } else { 1 };
+    session.report.status().exit_code(failed)
 }

@@ -13,25 +13,26 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Status {
     Done,
-    /// Something was not found, differed, or could not be kept.
+    /// What was made differs from its source.
+    Differs,
+    /// Something was not found, or not done.
     Failed,
     Unsupported,
     Damaged,
     Usage,
-    /// Of a command whose namesake ends with 2 where it could not do all of its work.
-    Trouble,
 }
 
 impl Status {
     const ALL: [Status; 6] =
-        [Status::Done, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage, Status::Trouble];
+        [Status::Done, Status::Differs, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage];
 
-    /// The exit code of the help text.
-    pub(crate) fn exit_code(self) -> ExitCode {
+    /// The exit code of the help text; `failed` is that of [`Status::Failed`].
+    pub(crate) fn exit_code(self, failed: u8) -> ExitCode {
         ExitCode::from(match self {
             Status::Done => 0,
-            Status::Failed => 1,
-            Status::Usage | Status::Trouble => 2,
+            Status::Differs => 1,
+            Status::Failed => failed,
+            Status::Usage => 2,
             Status::Damaged => 3,
             Status::Unsupported => 4,
         })

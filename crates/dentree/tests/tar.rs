@@ -184,6 +184,9 @@ fn what_we_extract_of_our_archive_is_the_tree() {
 #[test]
 fn an_extraction_that_waits_for_its_input_ends_at_a_signal() {
     let image = Image::new(16, &["-t", "ext4"]);
+    let old = tempfile::NamedTempFile::new().unwrap();
+    fs::write(old.path(), "old").unwrap();
+    succeeds(["cp", old.path().to_str().unwrap(), &image.at("/second")]);
     let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
         .args(["tar", "x", "-v", &image.at("/")])
         .stdin(Stdio::piped())
@@ -201,11 +204,52 @@ fn an_extraction_that_waits_for_its_input_ends_at_a_signal() {
     while told.next().unwrap().unwrap() != "second" {}
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
         .unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(2));
     drop(stdin);
     assert_eq!(succeeds(["cat", &image.at("/first")]), b"whole");
-    assert_eq!(dentree(["stat", &image.at("/second")]).status.code(), Some(1));
+    assert_eq!(succeeds(["cat", &image.at("/second")]), b"old");
     assert_clean(&image.file);
+}
+
+#[test]
+fn a_new_image_whose_archive_does_not_come_is_not_made() {
+    let dir = TempDir::new().unwrap();
+    let image = dir.path().join("disk.img");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        .args(["mkfs", image.to_str().unwrap(), "--from", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // More than a pipe holds: all of it was written when the program has read some.
+    stdin.write_all(&vec![0; 2 << 20]).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .unwrap();
+    let done = child.wait_with_output().unwrap();
+    drop(stdin);
+    assert!(done.status.code() == Some(1) && text(&done.stderr).contains("interrupted"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_status_is_1_for_differences_and_2_for_errors_as_with_tar() {
+    let image = Image::new(16, &["-t", "ext4", "-O", "^ea_inode"]);
+    let mut builder = tar::Builder::new(Vec::new());
+    let value = vec![b'x'; 60_000];
+    builder.append_pax_extensions([("SCHILY.xattr.user.large", &value[..])]).unwrap();
+    let packed =
+        [&builder.get_ref()[..], &archive(&[("file", tar::EntryType::Regular, "", b"whole")])].concat();
+    let done = ours(&["tar", "x", &image.at("/")], &packed);
+    assert!(
+        done.status.code() == Some(1) && text(&done.stderr).contains("not kept"),
+        "{}",
+        text(&done.stderr)
+    );
+    assert_eq!(succeeds(["cat", &image.at("/file")]), b"whole");
+    assert_eq!(dentree(["tar", "c", &image.at("/gone")]).status.code(), Some(2));
+    assert_eq!(dentree(["tar", "c", "-f", "/dev/null", "no.img:/"]).status.code(), Some(2));
+    assert_eq!(dentree(["tar", "x", "-f", "/no/archive", &image.at("/")]).status.code(), Some(2));
 }
 
 /// An archive of members by their headers, with what no tar(1) writes.
@@ -251,7 +295,7 @@ fn a_hostile_archive_leads_nowhere_else() {
     ];
     let done = ours(&["tar", "x", &image.at("/into")], &archive(members));
     let told = text(&done.stderr);
-    assert!(done.status.code() == Some(1) && told.lines().count() == 6, "{told}");
+    assert!(done.status.code() == Some(2) && told.lines().count() == 6, "{told}");
     assert_eq!(succeeds(["cat", &image.at("/etc/shadow")]), b"secret");
     assert_eq!(succeeds(["cat", &image.at("/into/absolute")]), b"below");
     assert_eq!(succeeds(["cat", &image.at("/into/in/file")]), b"inside");
@@ -268,7 +312,7 @@ fn a_damaged_archive_is_one_error_and_leaves_no_half_file() {
     for cut in [700, 1024 + 512 + 50_000] {
         let image = Image::new(16, &["-t", "ext4"]);
         let done = ours(&["tar", "x", &image.at("/")], &whole[..cut]);
-        assert!(done.status.code() == Some(1), "{}", text(&done.stderr));
+        assert!(done.status.code() == Some(2), "{}", text(&done.stderr));
         assert_eq!(text(&done.stderr).lines().count(), 1);
         assert_eq!(dentree(["stat", &image.at("/second")]).status.code(), Some(1));
         assert_clean(&image.file);
@@ -276,7 +320,7 @@ fn a_damaged_archive_is_one_error_and_leaves_no_half_file() {
     let image = Image::new(16, &["-t", "ext4"]);
     for no_archive in [&b"\x1f\x8b no gzip"[..], b"", &[b'x'; 4096], b"\xfd7zXZ\0\0\0"] {
         let done = ours(&["tar", "x", &image.at("/")], no_archive);
-        assert!(done.status.code() == Some(1) && text(&done.stderr).contains("cannot be read"));
+        assert!(done.status.code() == Some(2) && text(&done.stderr).contains("cannot be read"));
     }
 }
 
@@ -290,7 +334,7 @@ fn a_full_image_ends_the_extraction_and_keeps_what_is_whole() {
         .collect();
     let done = ours(&["tar", "x", &image.at("/")], &archive(&members));
     assert!(
-        done.status.code() == Some(1) && text(&done.stderr).contains("no space"),
+        done.status.code() == Some(2) && text(&done.stderr).contains("no space"),
         "{}",
         text(&done.stderr)
     );

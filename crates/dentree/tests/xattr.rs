@@ -238,3 +238,18 @@ fn dedup_shares_equal_long_values_and_the_blocks_that_name_them() {
         "{again}"
     );
 }
+
+/// Its blocks are those of the attribute's inode, and no map is in the link's.
+#[test]
+fn a_short_link_with_an_attribute_in_an_inode_is_read() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::filled(&["-t", "ext4", "-O", "ea_inode"], |root| {
+        let link = root.join("link");
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::lsetxattr(&link, "trusted.large", &[b'x'; 9000], flags).unwrap();
+    });
+    assert_eq!(text(&succeeds(["stat", "-c", "%N", &image.at("/link")])), "'/link' -> 'target'\n");
+}

@@ -2,7 +2,7 @@
 
 use crate::inode::Snapshot;
 use crate::{Error, Ext4, Node, Result, Structure};
-use dentree_ext4_format::{InodeFlags, LogicalBlock, Problem};
+use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
 use dentree_jbd2::Handle;
 
 /// The longest target that fits into the inode.
@@ -32,8 +32,12 @@ impl Ext4 {
         Ok(target)
     }
 
-    /// Whether the target is in `i_block`: only extended attributes have blocks.
+    /// Whether the target is in `i_block`: only extended attributes have blocks. With ea_inode
+    /// those of attribute inodes are counted too, and the kernel goes by the size.
     fn is_fast_symlink(&self, node: &Snapshot) -> bool {
+        if self.sb.incompat.has(Incompat::EA_INODE) {
+            return !node.has(InodeFlags::INLINE_DATA) && node.inode.size <= FAST_SYMLINK_MAX as u64;
+        }
         let cluster_sectors = 1 << (self.sb.block_size.log2() + self.sb.log_cluster_ratio - 9);
         let xattrs = if node.inode.xattr_block.is_some() { cluster_sectors } else { 0 };
         !node.has(InodeFlags::INLINE_DATA) && node.inode.sectors == xattrs

@@ -7,6 +7,7 @@
 use super::read::{Head, Members, parts};
 use super::sparse::invalid;
 use crate::args::TarExtract;
+use crate::command::ln::create_or_replace;
 use crate::image::{Node, SUPERUSER, Session};
 use crate::local::read_ready;
 use crate::output::escape;
@@ -19,6 +20,7 @@ use ruzstd::decoding::StreamingDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tar::EntryType;
 
 /// Bytes per read, and the granularity of holes.
@@ -40,7 +42,8 @@ pub(super) fn run(session: &Session, args: &TarExtract) -> Result<(), Stop> {
         }
         _ => rustix::stdio::stdin().try_clone_to_owned()?.into(),
     };
-    let from = Interruptible { file, session };
+    let interrupted = session.catch_interrupts()?;
+    let from = Interruptible { file, flag: &interrupted };
     let name = |path: &[u8]| at.image.at(&join(&at.path, path));
     let place = Place { vfs: &at.image.vfs, top, name: &name, report: &session.report };
     let mut extractor = Extractor::new(place, args.verbose, None);
@@ -62,15 +65,15 @@ pub(super) fn archive_problem(name: &str, error: &io::Error) -> Problem {
 }
 
 /// Fails after Ctrl-C, also while a pipe has no data.
-struct Interruptible<'s> {
-    file: File,
-    session: &'s Session,
+pub(super) struct Interruptible<'a> {
+    pub(super) file: File,
+    pub(super) flag: &'a AtomicBool,
 }
 
 impl Read for Interruptible<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.session.is_interrupted() {
+            if self.flag.load(Ordering::Relaxed) {
                 return Err(io::Error::other("interrupted"));
             }
             if let Some(len) = read_ready(&mut self.file, buf)? {
@@ -222,30 +225,50 @@ impl<'a> Extractor<'a> {
         if kind == EntryType::Directory {
             return Ok(Some(self.make_directory(&dir, name)?.ino()));
         }
-        self.make_room(&dir, name)?;
+        if vfs.lookup(SUPERUSER, &dir, name)?.is_some_and(|old| old.is_dir()) {
+            vfs.rmdir(SUPERUSER, &dir, name)?;
+        }
         let (major, minor) = head.device;
         let new = match kind {
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => NewKind::Regular,
+            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+                self.regular(&dir, name, (content, head), is_stopped)?;
+                return Ok(None);
+            }
             EntryType::Symlink => NewKind::Symlink(&head.link),
             EntryType::Char => NewKind::CharDevice { major, minor },
             EntryType::Block => NewKind::BlockDevice { major, minor },
             EntryType::Fifo => NewKind::Fifo,
             EntryType::Link => {
                 let first = self.linked(&head.link)?;
-                vfs.link(SUPERUSER, &first, &dir, name)?;
+                create_or_replace(vfs, (&dir, name), true, &mut |name| {
+                    vfs.link(SUPERUSER, &first, &dir, name)
+                })?;
                 return Ok(None);
             }
             _ => return Err(Failed::Refused("not extracted: a member of an unknown type")),
         };
-        let node = vfs.make(SUPERUSER, &dir, name, new, 0o600)?;
-        if matches!(new, NewKind::Regular)
-            && let Err(why) = self.content(&node, content, head, is_stopped)
-        {
-            vfs.unlink(SUPERUSER, &dir, name)?;
-            return Err(why);
-        }
-        self.keep(&node, head)?;
+        let mut made = None;
+        create_or_replace(vfs, (&dir, name), true, &mut |name| {
+            made = Some(vfs.make(SUPERUSER, &dir, name, new, 0o600)?);
+            Ok(())
+        })?;
+        self.keep(&made.ok_or(Error::Stale)?, head)?;
         Ok(None)
+    }
+
+    /// Extracts a regular file, which gets its name when it is complete.
+    fn regular(
+        &self,
+        dir: &Node,
+        name: &[u8],
+        (content, head): (&mut impl Read, &Head),
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), Failed> {
+        let vfs = self.place.vfs;
+        let node = vfs.make_unnamed(SUPERUSER, dir, 0o600)?;
+        self.content(&node, content, head, is_stopped)?;
+        self.keep(&node, head)?;
+        Ok(create_or_replace(vfs, (dir, name), true, &mut |name| vfs.link(SUPERUSER, &node, dir, name))?)
     }
 
     /// The directory of these names below the top, made where there is none.
@@ -372,14 +395,14 @@ impl<'a> Extractor<'a> {
         if head.has_lost_list() {
             let message = "its access control list names users without numbers and is not kept: pack it with \
                            --numeric-owner";
-            self.place.report.problem(&Problem::new((self.place.name)(&head.path), Status::Failed, message));
+            self.place.report.problem(&Problem::new((self.place.name)(&head.path), Status::Differs, message));
         }
         for (name, value) in xattrs {
             if let Err(error) = vfs.setxattr(SUPERUSER, node, name, value, SetXattr::Any) {
                 let name = escape::terminal(name);
                 let message = format!("attribute {name} is not kept: {error}");
                 let at = (self.place.name)(&head.path);
-                self.place.report.problem(&Problem::new(at, Status::Failed, message));
+                self.place.report.problem(&Problem::new(at, Status::Differs, message));
             }
         }
         let time = Some(SetTime::At(*mtime));

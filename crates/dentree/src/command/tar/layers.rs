@@ -6,7 +6,7 @@
 //! `.wh..wh..opq` all names of a directory; both come before the layer's own members, wherever they
 //! are in the archive.
 
-use super::extract::{Extractor, Place, archive_problem, unpacked};
+use super::extract::{Extractor, Interruptible, Place, archive_problem, unpacked};
 use super::read::{Members, parts};
 use crate::image::{Node, SUPERUSER};
 use crate::output::escape;
@@ -69,14 +69,18 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Opens archives and reads them once. Standard input that cannot be read twice is copied to a
-    /// file without a name in the directory `spool`.
+    /// Opens archives and reads them once. What cannot be read twice, as a pipe, is copied to a file
+    /// without a name in the directory `spool`.
     pub(crate) fn open(paths: &[PathBuf], spool: &Path, interrupted: &AtomicBool) -> Result<Layers, Problem> {
         let mut all = Layers { layers: Vec::new(), amount: Amount::default() };
         for path in paths {
             let problem = |error: io::Error| problem(path, &error);
-            let file = if path == Path::new("-") { seekable_stdin(spool) } else { File::open(path) };
-            let mut layer = Layer { name: path.clone(), file: file.map_err(problem)?, whiteouts: Vec::new() };
+            let file = match path == Path::new("-") {
+                true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+                false => File::open(path),
+            };
+            let file = file.and_then(|file| seekable(file, spool, interrupted)).map_err(problem)?;
+            let mut layer = Layer { name: path.clone(), file, whiteouts: Vec::new() };
             all.scan(&mut layer, interrupted).map_err(problem)?;
             all.layers.push(layer);
         }
@@ -174,14 +178,13 @@ fn names(vfs: &Vfs<Ext4>, dir: &Node) -> Result<Vec<Vec<u8>>, Error> {
     Ok(names)
 }
 
-/// Standard input as a file that can be read twice.
-fn seekable_stdin(spool: &Path) -> io::Result<File> {
-    let mut stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    if stdin.stream_position().is_ok_and(|at| at == 0) && stdin.metadata()?.is_file() {
-        return Ok(stdin);
+/// The rest of a file as one that can be read twice.
+fn seekable(mut from: File, spool: &Path, interrupted: &AtomicBool) -> io::Result<File> {
+    if from.stream_position().is_ok_and(|at| at == 0) && from.metadata()?.is_file() {
+        return Ok(from);
     }
     let mut file = tempfile::tempfile_in(spool)?;
-    io::copy(&mut stdin, &mut file)?;
+    io::copy(&mut Interruptible { file: from, flag: interrupted }, &mut file)?;
     file.rewind()?;
     Ok(file)
 }
