@@ -3,7 +3,16 @@
 use clap::{Args, Subcommand, ValueHint};
 use std::ffi::OsString;
 
+const EXIT_CODES: &str = "\
+Exit status, as of tar(1):
+  0  done
+  1  an attribute was not kept
+  2  an error, or wrong usage
+  3  the image is damaged
+  4  the image uses a feature that is not supported";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct TarArgs {
     #[command(subcommand)]
     pub(crate) command: TarCommand,

@@ -69,8 +69,8 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Opens archives and reads them once. What cannot be read twice, as a pipe, is copied to a file
-    /// without a name in the directory `spool`.
+    /// Opens archives and reads them once. What cannot be read twice, as a pipe, is copied to a
+    /// file without a name in the directory `spool`.
     pub(crate) fn open(paths: &[PathBuf], spool: &Path, interrupted: &AtomicBool) -> Result<Layers, Problem> {
         let mut all = Layers { layers: Vec::new(), amount: Amount::default() };
         for path in paths {
