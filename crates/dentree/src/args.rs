@@ -58,7 +58,7 @@ fn concat_help() -> String {
 }
 
 /// Options of every command.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
     /// Use partition N of a partitioned disk, counted from 1 (a single ext4 partition is found
     /// without)
@@ -74,6 +74,9 @@ pub(crate) struct Global {
     /// Print at the end, on standard error, what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
+    /// Show no progress on the terminal
+    #[arg(long, global = true, display_order = 104)]
+    pub(crate) no_progress: bool,
 }
 
 fn dx_read_ahead() -> impl TypedValueParser<Value = DxReadAhead> {
@@ -164,7 +167,7 @@ pub(crate) enum Command {
     /// so that metadata alone is read where nothing happened; there moves are found. Contents are
     /// compared where the rest leaves them open.
     ///
-    /// The exit status is that of diff(1): 0 without differences, 1 with some, 2 for trouble.
+    /// The exit status is that of diff(1): 0 without differences, 1 with some, more for trouble.
     Diff(DiffArgs),
     /// Make an image with an ext4 file system, empty or filled from a directory
     ///

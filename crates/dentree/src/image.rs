@@ -10,6 +10,7 @@ use crate::not_an_image;
 use crate::output::escape;
 use crate::path::join;
 use crate::pressure::Figures;
+use crate::progress::{Progress, Total};
 use crate::report::{self, Problem, Report, Status};
 use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, Holder, MeteredDevice, locate};
 use dentree_ext4::{Ext4, Notice, Options};
@@ -358,6 +359,11 @@ impl Session {
         let directory = path.len() > 1 && path.ends_with(b"/");
         let path = if split_inode(&path).is_some() { tidy(&path).split_off(1) } else { tidy(&path) };
         Ok(Location { image, path, directory, is_one_of_several: false })
+    }
+
+    /// Shows progress, unless the command `talks` on the terminal itself.
+    pub(crate) fn progress(&self, total: Option<Total>, talks: bool) -> Progress {
+        Progress::new(!self.options.no_progress && !talks, total)
     }
 
     /// Whether Ctrl-C was pressed since it is caught.

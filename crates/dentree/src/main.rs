@@ -18,6 +18,7 @@ mod output;
 mod owners;
 mod path;
 mod pressure;
+mod progress;
 mod report;
 mod temp_entry;
 mod tree;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     if session.options.stats {
         command::stats::print(&session);
     }
-    // tar(1) ends with 1 for differences alone.
-    let failed = if matches!(cli.command, args::Command::Tar(_)) { 2 } else { 1 };
+    // tar(1) and diff(1) end with 1 for differences alone.
+    let failed = if matches!(cli.command, args::Command::Tar(_) | args::Command::Diff(_)) { 2 } else { 1 };
     session.report.status().exit_code(failed)
 }

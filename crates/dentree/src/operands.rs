@@ -8,6 +8,7 @@
 use crate::command::find::glob;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::path::join;
+use crate::progress::Total;
 use crate::report::Problem;
 use dentree_vfs::{DirEntry, WalkOptions};
 use std::ffi::OsString;
@@ -110,4 +111,26 @@ impl Session {
         paths.sort_unstable();
         paths
     }
+}
+
+/// What operands and all below them are: known of whole images, which count what is in use, and of
+/// files.
+pub(crate) fn total_of(operands: &[(Location, Node)]) -> Option<Total> {
+    operands.iter().try_fold(Total::default(), |sum, (at, node)| {
+        let one = total_below(at, node)?;
+        Some(Total { files: sum.files + one.files, bytes: sum.bytes.saturating_add(one.bytes) })
+    })
+}
+
+fn total_below(at: &Location, node: &Node) -> Option<Total> {
+    /// Inodes that are in use without being files.
+    const RESERVED: u64 = 10;
+    if !node.is_dir() {
+        return Some(Total { files: 1, bytes: node.attr().size });
+    }
+    let found = at.image.vfs.statfs().ok().filter(|_| node.ino() == at.image.vfs.root().ino())?;
+    Some(Total {
+        files: found.inodes.saturating_sub(found.inodes_free).saturating_sub(RESERVED),
+        bytes: found.blocks.saturating_sub(found.blocks_free).saturating_mul(found.block_size.into()),
+    })
 }

@@ -2,6 +2,7 @@
 //! background process reports to the system log.
 
 use crate::output::escape;
+use crate::progress;
 use dentree_vfs::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Status {
     Done,
-    /// What was made differs from its source.
+    /// What was made differs from its source, or one tree from another.
     Differs,
     /// Something was not found, or not done.
     Failed,
@@ -97,7 +98,7 @@ pub(crate) fn go_to_background() {
 /// Prints one line on standard error.
 pub(crate) fn print(text: impl fmt::Display) {
     // Not `eprintln`, which panics where the terminal is gone.
-    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+    progress::aside(|| drop(io::stderr().write_all(format!("{text}\n").as_bytes())));
 }
 
 /// Prints or logs a problem.

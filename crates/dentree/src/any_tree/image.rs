@@ -3,6 +3,7 @@
 use super::digest::Content;
 use super::{Facts, Source, Version};
 use crate::image::{Image, Location, Node};
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::tree::{Entry, Listing, Tree};
 use dentree_vfs::{Error, Extent, Ino, Result};
@@ -11,12 +12,13 @@ use std::sync::Arc;
 pub(crate) struct InImage<'a> {
     tree: Tree<'a>,
     base: Vec<u8>,
+    progress: &'a Progress,
 }
 
 impl<'a> InImage<'a> {
-    pub(crate) fn new(report: &'a Report, at: &'a Location) -> Self {
+    pub(crate) fn new(report: &'a Report, at: &'a Location, progress: &'a Progress) -> Self {
         let base = if at.path == b"/" { Vec::new() } else { at.path.clone() };
-        InImage { tree: Tree::new(&at.image, report), base }
+        InImage { tree: Tree::new(&at.image, report), base, progress }
     }
 
     fn image(&self) -> &Image {
@@ -47,7 +49,11 @@ impl<'a> InImage<'a> {
             offset = match vfs.extent(file, offset) {
                 Ok(Extent::Hole(end)) => end,
                 Ok(Extent::Data(end)) => {
-                    content.data(offset, end, |offset, buf| vfs.read(file, offset, buf))?;
+                    content.data(offset, end, |offset, buf| {
+                        let len = vfs.read(file, offset, buf)?;
+                        self.progress.add(0, len as u64);
+                        Ok::<_, Error>(len)
+                    })?;
                     end
                 }
                 Err(Error::NoExtent) => return Ok(content.finish()),
@@ -103,6 +109,7 @@ impl Source for InImage<'_> {
     fn content(&self, file: &Node, path: &[u8]) -> Option<blake3::Hash> {
         self.or_report(path, self.read_content(file))
     }
+
     fn uuid(&self) -> Option<[u8; 16]> {
         Some(self.image().vfs.fs().superblock().uuid)
     }
@@ -114,5 +121,9 @@ impl Source for InImage<'_> {
 
     fn by_number(&self, ino: Ino, path: &[u8]) -> Option<Node> {
         self.or_report(path, self.image().inode(ino))
+    }
+
+    fn progress(&self) -> &Progress {
+        self.progress
     }
 }

@@ -2,6 +2,7 @@
 
 use super::digest::Content;
 use super::{Facts, Source};
+use crate::progress::Progress;
 use crate::report::{Problem, Report};
 use crate::tree::{Entry, Listing};
 use dentree_vfs::{FileType, Ino, Timestamp};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Local<'a> {
     report: &'a Report,
     base: &'a Path,
+    progress: &'a Progress,
 }
 
 /// A file by its name in an open directory.
@@ -53,8 +55,8 @@ impl LocalFile {
 }
 
 impl<'a> Local<'a> {
-    pub(crate) fn new(report: &'a Report, base: &'a Path) -> Self {
-        Local { report, base }
+    pub(crate) fn new(report: &'a Report, base: &'a Path, progress: &'a Progress) -> Self {
+        Local { report, base, progress }
     }
 
     /// The root of the tree, a user's argument: links are followed.
@@ -183,13 +185,17 @@ impl Source for Local<'_> {
         let read = || -> io::Result<blake3::Hash> {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = File::from(rustix::fs::openat(file.parent()?, &*file.name, flags, Mode::empty())?);
-            sum_up(&file)
+            sum_up(&file, &self.progress)
         };
         self.or_report(path, read())
     }
+
+    fn progress(&self) -> &Progress {
+        self.progress
+    }
 }
 
-fn sum_up(file: &File) -> io::Result<blake3::Hash> {
+fn sum_up(file: &File, progress: &Progress) -> io::Result<blake3::Hash> {
     let mut content = Content::new();
     let mut offset = 0;
     loop {
@@ -201,7 +207,11 @@ fn sum_up(file: &File) -> io::Result<blake3::Hash> {
             Err(error) => return Err(error.into()),
         };
         let end = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(u64::MAX);
-        content.data(start, end, |offset, buf| read_full(file, offset, buf))?;
+        content.data(start, end, |offset, buf| {
+            let len = read_full(file, offset, buf)?;
+            progress.add(0, len as u64);
+            Ok::<_, io::Error>(len)
+        })?;
         if end == u64::MAX {
             return Ok(content.finish());
         }

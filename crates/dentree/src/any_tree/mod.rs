@@ -4,6 +4,7 @@ pub(crate) mod digest;
 pub(crate) mod image;
 pub(crate) mod local;
 
+use crate::progress::Progress;
 use crate::tree::{Entry, Listing};
 use dentree_vfs::{FileType, Ino, Timestamp};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) trait Source: Sync {
     fn xattrs(&self, file: &Self::File, path: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>>;
     /// The digest of a regular file's content.
     fn content(&self, file: &Self::File, path: &[u8]) -> Option<blake3::Hash>;
+    fn progress(&self) -> &Progress;
 
     /// The UUID of the image's file system; `None` in a local directory.
     fn uuid(&self) -> Option<[u8; 16]> {

@@ -3,7 +3,9 @@
 
 use crate::args::DedupArgs;
 use crate::image::{Location, Session};
+use crate::operands::total_of;
 use crate::output::Output;
+use crate::progress::Total;
 use crate::report::{Problem, Stop};
 use crate::tree::Tree;
 use dentree_ext4::{Ext4, Node};
@@ -72,9 +74,12 @@ impl Work<'_> {
     /// Calls `of` for every file.
     fn pass<T>(&self, of: Uses<'_, T>) -> Used<T> {
         let mut used = HashMap::new();
+        let total = total_of(&[(self.at.clone(), self.top.clone())]).map(|all| Total { bytes: 0, ..all });
+        let progress = self.session.progress(total, false);
         let (image, report) = (&self.at.image, &self.session.report);
         let stopped = || self.session.is_interrupted();
         Tree::new(image, report).each(&self.top, &self.at.path, stopped, &mut |node, _| {
+            progress.add(1, 0);
             let found = of(image.vfs.fs(), node.node()).map_err(dentree_vfs::Error::from)?;
             if !found.is_empty() {
                 used.insert(node.ino(), found);

@@ -5,6 +5,7 @@ use crate::ask::confirms;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::output::attributes;
 use crate::path::join;
+use crate::progress::Progress;
 use crate::report::{Problem, Stop};
 use crate::tree::{Listing, Tree};
 use dentree_vfs::{Error, FileType, Ino, WalkOptions};
@@ -16,16 +17,18 @@ pub(crate) fn run(session: &Session, args: &RmArgs) -> Result<(), Stop> {
     if asks_once && !confirms(format_args!("remove {} arguments{recursively}", args.locations.len())) {
         return Ok(());
     }
-    session.change_each(&args.locations, |at| remove(session, args, at));
+    let progress = session.progress(None, args.verbose || args.asks() == Ask::Always);
+    session.change_each(&args.locations, |at| remove((session, &progress), args, at));
     Ok(())
 }
 
 /// Removes `at`, with its contents if it is a directory.
 pub(super) fn remove_all(session: &Session, at: &Location) -> Result<(), Problem> {
-    remove(session, &RmArgs::for_moving(), at)
+    let progress = session.progress(None, false);
+    remove((session, &progress), &RmArgs::for_moving(), at)
 }
 
-fn remove(session: &Session, args: &RmArgs, at: &Location) -> Result<(), Problem> {
+fn remove((session, progress): (&Session, &Progress), args: &RmArgs, at: &Location) -> Result<(), Problem> {
     let found = at.find(WalkOptions::KEEP_LINK);
     let node = match found {
         Ok(Some(node)) => node,
@@ -41,7 +44,7 @@ fn remove(session: &Session, args: &RmArgs, at: &Location) -> Result<(), Problem
         return Err(at.refusal("is a directory; -r removes it with its contents"));
     }
     let tree = Tree::new(&at.image, &session.report);
-    let removal = Removal { session, args, tree: &tree };
+    let removal = Removal { session, args, tree: &tree, progress };
     if node.is_dir() && args.recursive {
         removal.directory(dir, name.to_vec(), node, at.path.clone());
     } else {
@@ -54,6 +57,7 @@ struct Removal<'a> {
     session: &'a Session,
     args: &'a RmArgs,
     tree: &'a Tree<'a>,
+    progress: &'a Progress,
 }
 
 /// A directory that is being emptied.
@@ -152,6 +156,7 @@ impl Removal<'_> {
             }
             Ok(()) => {}
         }
+        self.progress.add(1, 0);
         result.is_ok()
     }
 }

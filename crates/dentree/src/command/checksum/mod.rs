@@ -9,6 +9,7 @@ use crate::args::ChecksumArgs;
 use crate::fanout::{self, Emit, Order};
 use crate::image::Session;
 use crate::listed::{Base, Paths, components};
+use crate::operands::total_of;
 use crate::output::attributes::epoch;
 use crate::output::{Output, escape};
 use crate::path::join_into;
@@ -16,18 +17,20 @@ use crate::report::Stop;
 use crate::tree::{Entry, Listing, Step, in_path_order, parts};
 use dentree_vfs::{FileType, WalkOptions};
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let directory = Path::new(&args.tree);
+    let show = |total| session.progress(total, io::stdout().is_terminal());
     let list = args.listed.files_from.as_deref().map(|file| Paths::open(file, args.listed.null));
     let list = list.transpose()?;
     if directory.is_dir() {
         fanout::raise_file_limit();
-        let source = Local::new(&session.report, directory);
+        let progress = show(None);
+        let source = Local::new(&session.report, directory, &progress);
         let root = source.root()?;
         let Some(mut list) = list else { return print(&source, vec![Job::Root(Arc::new(root))]) };
         while let Some(batch) = list.batch()? {
@@ -40,10 +43,14 @@ pub(crate) fn run(session: &Session, args: &ChecksumArgs) -> Result<(), Stop> {
     let Some(mut list) = list else {
         let at = session.locate(&args.tree)?;
         let root = at.walk(WalkOptions::FOLLOW)?;
-        return print(&InImage::new(&session.report, &at), vec![Job::Root(Arc::new(root))]);
+        let total = total_of(&[(at.clone(), root.clone())]);
+        let progress = show(total);
+        let source = InImage::new(&session.report, &at, &progress);
+        return print(&source, vec![Job::Root(Arc::new(root))]);
     };
     let base = Base::new(session, &args.tree, WalkOptions::KEEP_LINK)?;
-    let source = InImage::new(&session.report, &base.at);
+    let progress = show(None);
+    let source = InImage::new(&session.report, &base.at, &progress);
     while let Some(batch) = list.batch()? {
         let found = base.walk(&batch).into_iter().map(|(path, node)| Job::Listed(node, label(path)));
         print(&source, found.collect())?;
@@ -171,6 +178,7 @@ fn line<S: Source>(source: &S, file: &S::File, path: &[u8]) -> String {
         FileType::Regular => or_mark(source.content(file, path).map(|hash| hash.to_string())),
         _ => nothing(),
     };
+    source.progress().add(1, 0);
     let mut line = String::new();
     let _ = writeln!(
         line,

@@ -9,15 +9,15 @@ use super::options::Options;
 use super::origin::{Above, Found, Origin, Unreadable, new_kind};
 use super::sparse::Holes;
 use super::target_dir::is_plain_name;
-use super::{
-    CUT_SHORT, DANGLING, IN_THE_WAY, INTO_ITSELF, JUST_MADE, NO_LINK, Progress, SAME_FILE, each_extent,
-};
+use super::{CUT_SHORT, DANGLING, IN_THE_WAY, INTO_ITSELF, JUST_MADE, NO_LINK, SAME_FILE, each_extent};
 use crate::args::CpArgs;
 use crate::command::ln::create_or_replace;
 use crate::image::{Image, Location, Node, SUPERUSER, Session, names_image};
 use crate::local::{each_data, read_ready};
+use crate::operands::total_of;
 use crate::owners::Owners;
 use crate::path::join;
+use crate::progress::{Progress, Total};
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{Error, FileType, Ino, NewKind, OnExisting, SetAttr, SetTime, SetXattr, WalkOptions};
 use std::collections::{HashMap, HashSet};
@@ -32,13 +32,27 @@ use std::rc::Rc;
 
 pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> {
     let target = session.locate_for_writing(options.target)?;
-    let progress = Progress::new();
+    let progress = options.progress(session, total(session, options));
     let copier = AttributeCopier::new(options);
     let mut copy = Copy::new(session, options, &target.image, (&copier, &progress))?;
     copy.all(&target)?;
-    progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
     Ok(())
+}
+
+/// What is copied: known where all sources are local files, or one is a whole image.
+fn total(session: &Session, options: &Options<'_>) -> Option<Total> {
+    if let [only] = &options.sources[..]
+        && names_image(only)
+    {
+        let at = session.locate(only).ok()?;
+        let node = at.walk(WalkOptions::FOLLOW).ok()?;
+        return total_of(&[(at, node)]);
+    }
+    options.sources.iter().try_fold(Total::default(), |sum, source| {
+        let found = std::fs::metadata(source).ok().filter(|found| found.is_file())?;
+        Some(Total { files: sum.files + 1, bytes: sum.bytes.saturating_add(found.len()) })
+    })
 }
 
 /// Copies `from` with all attributes to `to` in another image, and tells whether all of it was.
@@ -48,14 +62,16 @@ pub(in crate::command) fn move_between(
     to: &Location,
 ) -> Result<bool, Problem> {
     let args = CpArgs::for_moving();
-    let options = Options::of(&args, OsStr::new(""));
-    let (progress, copier) = (Progress::new(), AttributeCopier::new(&options));
-    let mut copy = Copy::new(session, &options, &to.image, (&copier, &progress))?;
     let node = from.walk(WalkOptions::KEEP_LINK)?;
+    let options = Options::of(&args, OsStr::new(""));
+    let (progress, copier) = (
+        options.progress(session, total_of(&[(from.clone(), node.clone())])),
+        AttributeCopier::new(&options),
+    );
+    let mut copy = Copy::new(session, &options, &to.image, (&copier, &progress))?;
     let origin = Origin::Image { image: from.image.clone(), node, path: from.path.clone() };
     copy.source(&from.path, origin, to, None)?;
     copy.work();
-    progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
     Ok(!copy.has_failed && !copy.is_cut_short())
 }

@@ -5,7 +5,7 @@ use super::into::Copy;
 use super::options::Options;
 use super::origin::{Found, Origin};
 use super::target_dir::is_plain_name;
-use super::{LEADS_OUT, Progress, local_problem};
+use super::{LEADS_OUT, local_problem};
 use crate::image::{Location, Node, Session};
 use crate::listed::{Paths, components, only};
 use crate::report::{Problem, Stop};
@@ -22,7 +22,7 @@ pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Resu
     let top = target.find(WalkOptions::FOLLOW)?.filter(|node| node.is_dir());
     let top = top.ok_or_else(|| target.problem(&Error::NotADirectory))?;
     let mut paths = Paths::open(file, options.args.null)?;
-    let (progress, copier) = (Progress::new(), AttributeCopier::new(options));
+    let (progress, copier) = (options.progress(session, None), AttributeCopier::new(options));
     let copy = Copy::new(session, options, &target.image, (&copier, &progress))?;
     let last = (Vec::new(), top.clone());
     let mut listed = Listed { copy, base, target: &target, top, last, directories: Vec::new() };
@@ -44,7 +44,6 @@ pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Resu
     for (node, found, made) in std::mem::take(&mut listed.directories).into_iter().rev() {
         listed.copy.attributes(&node, &found, made);
     }
-    progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
     Ok(())
 }

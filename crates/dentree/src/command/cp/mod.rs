@@ -13,17 +13,14 @@ mod target_dir;
 
 use crate::args::CpArgs;
 use crate::image::{Image, Node, Session, names_image};
-use crate::output::human;
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{Error, Extent};
-use indicatif::{ProgressBar, ProgressStyle};
 pub(super) use into::move_between;
 use options::Options;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes per read.
 const CHUNK: usize = 1 << 20;
@@ -115,29 +112,4 @@ fn check_interrupted(interrupted: &AtomicBool) -> Result<(), Stop> {
 
 fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)
-}
-
-struct Progress {
-    bar: ProgressBar,
-    files: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.set_style(ProgressStyle::default_spinner());
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(Duration::from_millis(100));
-        }
-        Progress { bar, files: AtomicU64::new(0), bytes: AtomicU64::new(0) }
-    }
-
-    fn add(&self, files: u64, bytes: u64) {
-        let files = self.files.fetch_add(files, Ordering::Relaxed) + files;
-        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{files} files, {}", human(bytes)));
-        }
-    }
 }

@@ -4,6 +4,8 @@ use crate::args::CpArgs;
 use crate::args::cp::Attribute;
 use crate::ask::confirms;
 use crate::command::chmod;
+use crate::image::Session;
+use crate::progress::{Progress, Total};
 use crate::report::Problem;
 use dentree_vfs::Timestamp;
 use std::ffi::{OsStr, OsString};
@@ -128,6 +130,11 @@ impl<'a> Options<'a> {
         let args = self.args;
         let is_kept = args.no_clobber || (args.update && existing >= new);
         !is_kept && (!args.interactive || confirms(format_args!("overwrite '{label}'")))
+    }
+
+    /// Shows progress, unless the command tells of each file or asks.
+    pub(super) fn progress(&self, session: &Session, total: Option<Total>) -> Progress {
+        session.progress(total, self.args.verbose || self.args.interactive)
     }
 
     pub(super) fn tell(&self, from: &str, to: &str) {

@@ -8,13 +8,15 @@ use super::attributes::{AttributeCopier, Loss};
 use super::options::Options;
 use super::sparse::Holes;
 use super::target_dir::{Destination, Rules, Target, TargetDir, is_plain_name};
-use super::{CHUNK, CUT_SHORT, JUST_MADE, Progress, check_interrupted, each_extent, local_problem};
+use super::{CHUNK, CUT_SHORT, JUST_MADE, check_interrupted, each_extent, local_problem};
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Image, Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
+use crate::operands::total_of;
 use crate::output::escape;
 use crate::owners::Owners;
 use crate::path::join;
+use crate::progress::Progress;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::temp_entry::Existing;
 use crate::tree::{Entry, Listing, Tree, parts};
@@ -43,7 +45,7 @@ pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> 
     }
     let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
-    let progress = Progress::new();
+    let progress = options.progress(session, total_of(&found));
     let copier = AttributeCopier::new(options);
     let (mut made, first_names) = (HashSet::new(), FirstNames::default());
     for (at, node) in &found {
@@ -78,7 +80,6 @@ pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> 
             copy.apply(node, (&Target::directory(dir), *is_new), &dir.label(b""));
         }
     }
-    progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
     check_interrupted(&interrupted)
 }

@@ -7,7 +7,7 @@ use super::attributes::AttributeCopier;
 use super::options::Options;
 use super::out::{Copy, FirstNames};
 use super::target_dir::{Target, TargetDir, is_plain_name};
-use super::{LEADS_OUT, Progress, check_interrupted, local_problem};
+use super::{LEADS_OUT, check_interrupted, local_problem};
 use crate::fanout::{self, Emit, Order};
 use crate::image::{Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
@@ -30,7 +30,7 @@ pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Resu
     let mut paths = Paths::open(file, options.args.null)?;
     let interrupted = interruptible("cp")?;
     fanout::raise_file_limit();
-    let (progress, copier) = (Progress::new(), AttributeCopier::new(options));
+    let (progress, copier) = (options.progress(session, None), AttributeCopier::new(options));
     let first_names = FirstNames::default();
     let shared = (&copier, &*interrupted, &progress, &first_names);
     let copy = Copy::new(&base.at.image, session, options, top.clone(), shared)?;
@@ -54,7 +54,6 @@ pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Resu
         fanout::run(fanout::threads(), Order::AsReady, jobs, work, |()| ControlFlow::Continue(()));
     }
     listed.finish();
-    progress.bar.finish_and_clear();
     copier.report_losses(&session.report);
     check_interrupted(&interrupted)
 }

@@ -106,6 +106,7 @@ impl<A: Source, B: Source> Comparison<'_, A, B> {
     /// Two files of the same path.
     fn files(&self, old: A::File, new: B::File, path: Vec<u8>, emit: &mut Out<'_, A, B>) {
         let changes = self.changes(&old, &new, &path);
+        self.new.progress().add(1, 0);
         if !changes.is_empty() {
             emit.put(Difference::new(path.clone(), Change::Changed(changes)));
         }

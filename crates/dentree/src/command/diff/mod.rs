@@ -14,6 +14,7 @@ use crate::args::DiffArgs;
 use crate::fanout::{self, Order};
 use crate::image::{Location, Node, Session};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::report::{Problem, Report, Status, Stop};
 use compare::{Comparison, Job};
 use dentree_vfs::WalkOptions;
@@ -24,15 +25,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 pub(crate) fn run(session: &Session, args: &DiffArgs) -> Result<(), Stop> {
-    let found = sides(session, args);
-    let differ = found.as_ref().is_ok_and(|differences| !differences.is_empty());
-    let printed = found.and_then(|differences| print(args, &differences));
-    if session.report.status() > Status::Done || matches!(printed, Err(Stop::Problem(_))) {
-        session.report.remember(Status::Trouble);
-    } else if differ {
-        session.report.remember(Status::Failed);
+    let differences = sides(session, args)?;
+    if !differences.is_empty() {
+        session.report.remember(Status::Differs);
     }
-    printed
+    print(args, &differences)
 }
 
 /// A side of the comparison.
@@ -53,19 +50,28 @@ impl<'a> Side<'a> {
 fn sides(session: &Session, args: &DiffArgs) -> Result<Vec<Difference>, Stop> {
     fanout::raise_file_limit();
     let report = &session.report;
+    let progress = &session.progress(None, false);
     let local = |path| {
-        let tree = Local::new(report, path);
+        let tree = Local::new(report, path, progress);
         tree.root().map(|root| (tree, root))
     };
-    fn image<'a>(report: &'a Report, at: &'a Location) -> Result<(InImage<'a>, Node), Problem> {
-        at.walk(WalkOptions::FOLLOW).map(|root| (InImage::new(report, at), root))
+    fn image<'a>(
+        report: &'a Report,
+        at: &'a Location,
+        progress: &'a Progress,
+    ) -> Result<(InImage<'a>, Node), Problem> {
+        at.walk(WalkOptions::FOLLOW).map(|root| (InImage::new(report, at, progress), root))
     }
     match (Side::open(session, &args.old)?, Side::open(session, &args.new)?) {
         (Side::Image(old), Side::Image(new)) => {
-            Ok(compare(image(report, &old)?, image(report, &new)?, args.quick))
+            Ok(compare(image(report, &old, progress)?, image(report, &new, progress)?, args.quick))
         }
-        (Side::Image(old), Side::Local(new)) => Ok(compare(image(report, &old)?, local(new)?, args.quick)),
-        (Side::Local(old), Side::Image(new)) => Ok(compare(local(old)?, image(report, &new)?, args.quick)),
+        (Side::Image(old), Side::Local(new)) => {
+            Ok(compare(image(report, &old, progress)?, local(new)?, args.quick))
+        }
+        (Side::Local(old), Side::Image(new)) => {
+            Ok(compare(local(old)?, image(report, &new, progress)?, args.quick))
+        }
         (Side::Local(old), Side::Local(new)) => Ok(compare(local(old)?, local(new)?, args.quick)),
     }
 }

@@ -63,7 +63,7 @@ fn image(shape: Shape) -> MemoryDevice {
 fn search(image: &Arc<Image>) -> usize {
     let file = tempfile::NamedTempFile::new().unwrap();
     let words = ["-size", "-1000000G", "-fprint", file.path().to_str().unwrap()].map(OsString::from);
-    let session = Session::new(Global { partition: None, offset: None, dx_read_ahead: None, stats: false });
+    let session = Session::new(Global::default());
     let split = parse::split(&words).unwrap();
     let mut find = Find { session: &session, split: &split, now: now(), files: LocalFiles::default() };
     let (plan, sink) = (find.plan(Some(image)).unwrap(), Sink::new(false));

@@ -54,10 +54,11 @@ const WITH_ARGUMENT: [&str; 44] = [
 const WITH_COMMAND: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
 /// Our own options, which find(1) has no equivalent for; the flag marks those with a value.
-const OWN: [(&str, bool); 8] = [
+const OWN: [(&str, bool); 9] = [
     ("--json", false),
     ("--sort", false),
     ("--stats", false),
+    ("--no-progress", false),
     ("--partition", true),
     ("--offset", true),
     ("--dx-read-ahead", true),

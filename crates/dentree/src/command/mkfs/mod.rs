@@ -17,6 +17,7 @@ use crate::command::tar::layers::{Amount, Layers};
 use crate::image::{Session, open_device};
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
+use crate::progress::{Progress, Total};
 use crate::report::{Problem, Status, Stop};
 use crate::temp_entry::{Existing, TempEntry};
 use dentree_blockdev::{Access, FileDevice};
@@ -26,11 +27,10 @@ use dentree_vfs::{Budgets, Vfs};
 use fill::{ProgressSink, fill};
 use fill_error::FillError;
 use identity::Identity;
-use indicatif::ProgressBar;
 use manifest::Manifest;
 use rustix::fs::Mode;
 use source::Source;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -39,7 +39,6 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use time::Time;
 
 pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
@@ -61,11 +60,12 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let parent = File::open(path.parent()).map_err(io)?;
     let archives = if source.is_none() { &args.from[..] } else { &[] };
     let layers = Layers::open(archives, path.parent(), &interrupted)?;
-    let size = match (args.size, &source) {
-        (Some(size), _) => size,
-        (None, Some(source)) => amount(source).map_err(|stopped| path.stopped(stopped))?.image_size(),
-        (None, None) => layers.amount.image_size(),
+    let amount = match &source {
+        Some(source) => amount(source).map_err(|stopped| path.stopped(stopped))?,
+        None => layers.amount,
     };
+    let size = args.size.unwrap_or_else(|| amount.image_size());
+    let total = Some(Total { files: amount.entries, bytes: amount.bytes });
     let options = options(&path, args, time, (size, source.as_ref()))?;
     let temp = TempEntry::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
     temp.open().map_or(Ok(()), |file| file.set_len(size)).map_err(io)?;
@@ -77,9 +77,10 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     }
     if let Some(source) = &source {
         let clock = if args.reproducible { Clock::Fixed(options.now) } else { Clock::System };
-        filled(session, &path, Arc::new(device), clock, source, &interrupted)?;
+        filled((session, total), &path, Arc::new(device), clock, source, &interrupted)?;
     } else if !archives.is_empty() {
-        extracted(session, &path, Arc::new(device), layers, &interrupted)?;
+        let progress = session.progress(total, false);
+        extracted((session, &progress), &path, Arc::new(device), layers, &interrupted)?;
     }
     if interrupted.load(Ordering::Relaxed) {
         return Err(path.problem(Status::Failed, "interrupted; nothing was made").into());
@@ -118,7 +119,7 @@ fn amount(source: &Source<'_>) -> Result<Amount, FillError> {
 }
 
 fn extracted(
-    session: &Session,
+    (session, progress): (&Session, &Progress),
     path: &ImagePath<'_>,
     device: Arc<FileDevice>,
     mut layers: Layers,
@@ -129,7 +130,7 @@ fn extracted(
     let fs = Ext4::open(device, options).map_err(|error| problem(&error.into()))?;
     let vfs = Vfs::with_budgets(fs, Budgets::default()).map_err(|error| problem(&error))?;
     let name = |at: &[u8]| format!("{}:/{}", path.name(), escape::terminal(at));
-    layers.extract(&vfs, &name, &session.report, interrupted)?;
+    layers.extract(&vfs, &name, (&session.report, progress), interrupted)?;
     vfs.sync().map_err(|error| problem(&error))?;
     vfs.fs().close().map_err(|error| problem(&error.into()))
 }
@@ -142,7 +143,7 @@ fn read_manifest(args: &MkfsArgs) -> Result<Manifest, Problem> {
 }
 
 fn filled(
-    session: &Session,
+    (session, total): (&Session, Option<Total>),
     path: &ImagePath<'_>,
     device: Arc<FileDevice>,
     clock: Clock,
@@ -151,10 +152,9 @@ fn filled(
 ) -> Result<(), Problem> {
     let options = Options { writable: true, journaled: false, clock, ..Options::default() };
     let fs = Ext4::open(device, options).map_err(|error| Problem::inside(path.name(), &error.into()))?;
-    let progress = Progress::new();
-    let done = fill(&fs, source, &progress, interrupted);
-    progress.bar.finish_and_clear();
-    for lost in progress.lost.into_inner() {
+    let watch = Watch { progress: session.progress(total, false), lost: RefCell::default() };
+    let done = fill(&fs, source, &watch, interrupted);
+    for lost in watch.lost.into_inner() {
         session.report.problem(&lost);
     }
     done.map_err(|stopped| path.stopped(stopped))?;
@@ -162,30 +162,14 @@ fn filled(
 }
 
 /// Progress on the terminal, and attributes that could not be set.
-struct Progress {
-    bar: ProgressBar,
-    entries: Cell<u64>,
-    bytes: Cell<u64>,
+struct Watch {
+    progress: Progress,
     lost: RefCell<Vec<Problem>>,
 }
 
-impl Progress {
-    fn new() -> Self {
-        let bar = ProgressBar::new_spinner();
-        if !bar.is_hidden() {
-            bar.enable_steady_tick(Duration::from_millis(100));
-        }
-        Progress { bar, entries: Cell::new(0), bytes: Cell::new(0), lost: RefCell::default() }
-    }
-}
-
-impl ProgressSink for Progress {
+impl ProgressSink for Watch {
     fn add(&self, entries: u64, bytes: u64) {
-        self.entries.set(self.entries.get() + entries);
-        self.bytes.set(self.bytes.get() + bytes);
-        if !self.bar.is_hidden() {
-            self.bar.set_message(format!("{} files, {}", self.entries.get(), human(self.bytes.get())));
-        }
+        self.progress.add(entries, bytes);
     }
 
     fn lost(&self, path: &[u8], name: &[u8], error: &dentree_vfs::Error) {

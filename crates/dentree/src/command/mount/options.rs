@@ -195,7 +195,7 @@ mod tests {
             options: lists.iter().map(OsString::from).collect(),
             background: false,
         };
-        parse(&args, &Global { partition: None, offset: None, dx_read_ahead: None, stats: false })
+        parse(&args, &Global::default())
     }
 
     fn refused(list: &str) -> String {

@@ -4,8 +4,10 @@ use super::{ACLS, XATTR, acl, sparse};
 use crate::args::TarCreate;
 use crate::image::{Image, Node, Session};
 use crate::interrupt::interruptible;
+use crate::operands::total_of;
 use crate::output::escape;
 use crate::path::join;
+use crate::progress::Progress;
 use crate::report::{self, Problem, Status, Stop};
 use crate::tree::{Listing, Tree};
 use dentree_vfs::{Attr, Error, Extent, FileType, Ino, WalkOptions};
@@ -33,15 +35,18 @@ pub(super) fn run(session: &Session, args: &TarCreate) -> Result<(), Stop> {
         _ => Box::new(io::stdout().lock()),
     };
     let interrupted = interruptible("tar")?;
+    let found = session.walk_each(&args.locations, WalkOptions::KEEP_LINK);
+    let progress = session.progress(total_of(&found), args.verbose);
     let mut archive = Archive {
         to: Builder::new(BufWriter::with_capacity(CHUNK, to)),
         session,
         interrupted: &interrupted,
+        progress: &progress,
         links: HashMap::new(),
         verbose: args.verbose,
         failed: None,
     };
-    for (at, node) in session.walk_each(&args.locations, WalkOptions::KEEP_LINK) {
+    for (at, node) in found {
         archive.links.clear();
         archive.tree(&Tree::new(&at.image, &session.report), node, at.path.clone());
     }
@@ -59,6 +64,7 @@ struct Archive<'a> {
     to: Builder<BufWriter<Box<dyn Write>>>,
     session: &'a Session,
     interrupted: &'a AtomicBool,
+    progress: &'a Progress,
     /// The first name of each file that has several.
     links: HashMap<Ino, Vec<u8>>,
     verbose: bool,
@@ -123,7 +129,7 @@ impl Archive<'_> {
             FileType::Regular => {
                 let segments = segments(image, node, attr.size)?;
                 let report = |error: &Error| self.session.report.problem(&image.problem(path, error));
-                let content = Content::new(image, node, &report, self.interrupted);
+                let content = Content::new(image, node, &report, (self.interrupted, self.progress));
                 let (header, content) = header.content(attr.size, segments, content);
                 let buffer = usize::try_from(attr.size).map_or(CHUNK, |size| size.min(CHUNK));
                 self.append(header, BufReader::with_capacity(buffer, content));
@@ -137,6 +143,7 @@ impl Archive<'_> {
 
     fn append(&mut self, member: Member, content: impl Read) {
         self.failed = member.write(&mut self.to, content).err();
+        self.progress.add(1, 0);
     }
 }
 
@@ -292,6 +299,7 @@ struct Content<'c> {
     node: &'c Node,
     report: &'c dyn Fn(&Error),
     interrupted: &'c AtomicBool,
+    progress: &'c Progress,
     map: Vec<u8>,
     segments: Vec<sparse::Segment>,
     /// The segment that is read, and how much of it was.
@@ -305,10 +313,21 @@ impl<'c> Content<'c> {
         image: &'c Image,
         node: &'c Node,
         report: &'c dyn Fn(&Error),
-        interrupted: &'c AtomicBool,
+        (interrupted, progress): (&'c AtomicBool, &'c Progress),
     ) -> Content<'c> {
         let (map, segments) = (Vec::new(), Vec::new());
-        Content { image, node, report, interrupted, map, segments, at: (0, 0), map_at: 0, is_damaged: false }
+        Content {
+            image,
+            node,
+            report,
+            interrupted,
+            progress,
+            map,
+            segments,
+            at: (0, 0),
+            map_at: 0,
+            is_damaged: false,
+        }
     }
 }
 
@@ -334,7 +353,10 @@ impl Read for Content<'_> {
                 true => Ok(0),
             };
             let len = match read {
-                Ok(len @ 1..) => len,
+                Ok(len @ 1..) => {
+                    self.progress.add(0, len as u64);
+                    len
+                }
                 Ok(0) => {
                     buf.fill(0);
                     want

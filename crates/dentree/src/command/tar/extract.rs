@@ -12,6 +12,7 @@ use crate::image::{Node, SUPERUSER, Session};
 use crate::local::read_ready;
 use crate::output::escape;
 use crate::path::join;
+use crate::progress::Progress;
 use crate::report::{self, Problem, Report, Status, Stop};
 use dentree_ext4::Ext4;
 use dentree_vfs::{Error, FileType, Ino, NewKind, SetAttr, SetTime, SetXattr, Vfs, WalkOptions};
@@ -45,7 +46,8 @@ pub(super) fn run(session: &Session, args: &TarExtract) -> Result<(), Stop> {
     let interrupted = session.catch_interrupts()?;
     let from = Interruptible { file, flag: &interrupted };
     let name = |path: &[u8]| at.image.at(&join(&at.path, path));
-    let place = Place { vfs: &at.image.vfs, top, name: &name, report: &session.report };
+    let progress = session.progress(None, args.verbose);
+    let place = Place { vfs: &at.image.vfs, top, name: &name, report: &session.report, progress: &progress };
     let mut extractor = Extractor::new(place, args.verbose, None);
     let done = unpacked(from).and_then(|archive| extractor.archive(archive, &|| session.is_interrupted()));
     extractor.finish();
@@ -111,6 +113,7 @@ pub(super) struct Place<'a> {
     /// The name of a path below `top` in messages.
     pub(super) name: &'a dyn Fn(&[u8]) -> String,
     pub(super) report: &'a Report,
+    pub(super) progress: &'a Progress,
 }
 
 pub(super) struct Extractor<'a> {
@@ -166,7 +169,7 @@ impl<'a> Extractor<'a> {
                 report::print(escape::terminal(&head.path));
             }
             match self.member(&mut members, &head, &parts, is_stopped) {
-                Ok(None) => {}
+                Ok(None) => self.place.progress.add(1, 0),
                 Ok(Some(directory)) => self.directories.push((directory, head)),
                 Err(Failed::Archive(error)) => return Err(error),
                 Err(Failed::Image(error)) => self.failed(&head.path, &error),
@@ -371,6 +374,7 @@ impl<'a> Extractor<'a> {
                 let want = usize::try_from(end - offset).map_or(chunk.len(), |left| left.min(chunk.len()));
                 content.read_exact(&mut chunk[..want])?;
                 self.write(node, offset, &chunk[..want])?;
+                self.place.progress.add(0, want as u64);
                 offset += want as u64;
             }
         }

@@ -10,6 +10,7 @@ use super::extract::{Extractor, Interruptible, Place, archive_problem, unpacked}
 use super::read::{Members, parts};
 use crate::image::{Node, SUPERUSER};
 use crate::output::escape;
+use crate::progress::Progress;
 use crate::report::{Problem, Report, Status};
 use dentree_ext4::Ext4;
 use dentree_vfs::{DirEntry, Error, Vfs, WalkOptions};
@@ -111,14 +112,14 @@ impl Layers {
         &mut self,
         vfs: &Vfs<Ext4>,
         name: &dyn Fn(&[u8]) -> String,
-        report: &Report,
+        (report, progress): (&Report, &Progress),
         interrupted: &AtomicBool,
     ) -> Result<(), Problem> {
         for layer in &mut self.layers {
             for whiteout in &layer.whiteouts {
                 whiteout.apply(vfs).map_err(|error| Problem::inside(name(&whiteout.dir), &error))?;
             }
-            let place = Place { vfs, top: vfs.root().clone(), name, report };
+            let place = Place { vfs, top: vfs.root().clone(), name, report, progress };
             let mut extractor = Extractor::new(place, false, Some(WHITEOUT));
             let done = layer.file.rewind().and_then(|()| {
                 let archive = unpacked(layer.file.try_clone()?)?;
