@@ -1,6 +1,7 @@
-//! Bodies of responses: bytes at hand and stretches of a file, within a budget of memory.
+//! Bodies of responses: bytes at hand, stretches of a file, and what is made while it is sent,
+//! within a budget of memory.
 //!
-//! A file is read a chunk at a time, and the next chunk only when the connection has room for it.
+//! Each is read a chunk at a time, and the next chunk only when the connection has room for it.
 //! Each chunk holds a part of the [`Budget`] until its last byte is handed to the system, so that
 //! any number of slow clients together cannot hold more.
 
@@ -61,13 +62,13 @@ impl Reserved {
     }
 }
 
-/// A file could not be read. Why is told where it happened.
+/// What is to be sent could not be read. Why is told where it happened.
 #[derive(Debug)]
 pub(crate) struct Unreadable;
 
 impl std::fmt::Display for Unreadable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the file could not be read to its end")
+        f.write_str("it could not be read to its end")
     }
 }
 
@@ -80,6 +81,12 @@ pub(crate) trait Source: Send + Sync {
 
     /// Fills `buf` from byte `offset`.
     fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<(), Unreadable>;
+}
+
+/// Bytes whose number is not known before the last of them. Making them may block.
+pub(crate) trait Pieces: Send {
+    /// The next at most [`Limits::CHUNK`] bytes; `None` at the end.
+    fn next(&mut self) -> Result<Option<Bytes>, Unreadable>;
 }
 
 /// The first bytes of `range`, at most a chunk. For these the caller has room.
@@ -97,21 +104,50 @@ fn chunk_len(range: &Range<u64>) -> usize {
 pub(crate) enum Part {
     Bytes(Bytes),
     File(Range<u64>),
+    /// Stands at the end.
+    Pieces(Box<dyn Pieces>),
 }
 
-type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Unreadable>> + Send>>;
+impl Part {
+    /// The next chunk, `None` at the end, and what comes behind it.
+    fn read(self, file: Option<Arc<dyn Source>>) -> Result<(Option<Bytes>, Option<Part>), Unreadable> {
+        match self {
+            Part::Bytes(bytes) => Ok((Some(bytes), None)),
+            Part::File(range) => {
+                let chunk = first_chunk(&*file.ok_or(Unreadable)?, &range)?;
+                let rest = range.start + chunk.len() as u64..range.end;
+                Ok((Some(chunk), Some(Part::File(rest))))
+            }
+            Part::Pieces(mut pieces) => {
+                let chunk = pieces.next()?;
+                let rest = chunk.is_some().then_some(Part::Pieces(pieces));
+                Ok((chunk, rest))
+            }
+        }
+    }
+}
+
+/// What [`Part::read`] returns.
+type Reading = Pin<Box<dyn Future<Output = Result<(Option<Bytes>, Option<Part>), Unreadable>> + Send>>;
 
 /// The body of a response.
-#[derive(Default)]
 pub(crate) struct Body {
     parts: VecDeque<Part>,
-    /// Bytes to come.
-    left: u64,
+    /// Bytes to come; `None` until the end is known.
+    left: Option<u64>,
     /// Where the stretches of a file come from.
-    file: Option<(Arc<dyn Source>, Budget)>,
+    file: Option<Arc<dyn Source>>,
+    /// Memory for what is read.
+    budget: Option<Budget>,
     reading: Option<Reading>,
     /// The request that this answers, which ends with its body.
     exchange: Option<Exchange>,
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Body::of(Vec::new(), None)
+    }
 }
 
 impl Body {
@@ -122,15 +158,25 @@ impl Body {
 
     /// These parts, those of a file read from `file`.
     pub(crate) fn of(parts: Vec<Part>, file: Option<(Arc<dyn Source>, Budget)>) -> Self {
+        let (file, budget) = file.unzip();
         let len = |part: &Part| match part {
-            Part::Bytes(bytes) => bytes.len() as u64,
-            Part::File(range) => range.end - range.start,
+            Part::Bytes(bytes) => Some(bytes.len() as u64),
+            Part::File(range) => Some(range.end - range.start),
+            Part::Pieces(_) => None,
         };
         let left = parts.iter().map(len).sum();
-        Body { parts: parts.into(), left, file, reading: None, exchange: None }
+        Body { parts: parts.into(), left, file, budget, reading: None, exchange: None }
     }
 
-    pub(crate) fn len(&self) -> u64 {
+    /// What begins with `first` and goes on with `rest`.
+    pub(crate) fn pieces(first: Bytes, rest: Box<dyn Pieces>, budget: Budget) -> Self {
+        let mut body = Body::of(vec![Part::Bytes(first), Part::Pieces(rest)], None);
+        body.budget = Some(budget);
+        body
+    }
+
+    /// Its length, where that is known.
+    pub(crate) fn len(&self) -> Option<u64> {
         self.left
     }
 
@@ -141,24 +187,23 @@ impl Body {
     }
 
     fn sent(&mut self, bytes: Bytes) -> Bytes {
-        self.left -= bytes.len() as u64;
+        self.left = self.left.map(|left| left - bytes.len() as u64);
         if let Some(exchange) = &mut self.exchange {
             exchange.sent(bytes.len());
         }
         bytes
     }
 
-    /// Begins to read the next chunk of `range`, if there is one.
-    fn read_on(&mut self, range: Range<u64>) -> Option<()> {
-        let end = range.start + chunk_len(&range) as u64;
-        if end < range.end {
-            self.parts.push_front(Part::File(end..range.end));
-        }
-        let (source, budget) = self.file.clone()?;
+    /// Begins to read the next chunk of `part`.
+    fn read_on(&mut self, part: Part) -> Option<()> {
+        let (budget, file) = (self.budget.clone()?, self.file.clone());
+        let len = if let Part::File(range) = &part { chunk_len(range) } else { Limits::CHUNK };
         self.reading = Some(Box::pin(async move {
-            let chunk = range.start..end;
-            let room = budget.reserve(chunk_len(&chunk)).await.ok_or(Unreadable)?;
-            let read = spawn_blocking(move || first_chunk(&*source, &chunk).map(|bytes| room.hold(bytes)));
+            let room = budget.reserve(len).await.ok_or(Unreadable)?;
+            let read = spawn_blocking(move || {
+                let (chunk, rest) = part.read(file)?;
+                Ok((chunk.map(|chunk| room.hold(chunk)), rest))
+            });
             read.await.unwrap_or(Err(Unreadable))
         }));
         Some(())
@@ -175,16 +220,25 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Unreadable>>> {
         loop {
             if let Some(reading) = &mut self.reading {
-                let read = ready!(reading.as_mut().poll(cx));
+                let (chunk, rest) = match ready!(reading.as_mut().poll(cx)) {
+                    Ok(read) => read,
+                    Err(unreadable) => return Poll::Ready(Some(Err(unreadable))),
+                };
                 self.reading = None;
-                return Poll::Ready(Some(read.map(|bytes| Frame::data(self.sent(bytes)))));
+                if let Some(rest) = rest {
+                    self.parts.push_front(rest);
+                }
+                match chunk {
+                    Some(chunk) => return Poll::Ready(Some(Ok(Frame::data(self.sent(chunk))))),
+                    None => self.left = Some(0),
+                }
             }
             match self.parts.pop_front() {
                 None => return Poll::Ready(None),
                 Some(Part::Bytes(bytes)) => return Poll::Ready(Some(Ok(Frame::data(self.sent(bytes))))),
                 Some(Part::File(range)) if range.is_empty() => {}
-                Some(Part::File(range)) => {
-                    if self.read_on(range).is_none() {
+                Some(part) => {
+                    if self.read_on(part).is_none() {
                         return Poll::Ready(Some(Err(Unreadable)));
                     }
                 }
@@ -193,18 +247,18 @@ impl hyper::body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.left == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
         if let Some(exchange) = &mut self.exchange
-            && self.left > 0
+            && self.left != Some(0)
         {
             exchange.cut();
         }

@@ -49,11 +49,11 @@ pub(crate) enum Verdict {
 impl Validators {
     /// Those of a file of the file system with identity `fsid`, at `now`.
     pub(crate) fn new(fsid: u64, state: &State, now: SystemTime) -> Self {
-        let State { ino: Ino(ino), generation, size, mtime: Timestamp { seconds, nanos } } = *state;
+        let State { ino: Ino(ino), generation, size, mtime } = *state;
+        let Timestamp { seconds, nanos } = mtime;
         let tag = format!("\"{fsid:x}-{ino:x}-{generation:x}-{size:x}-{seconds:x}.{nanos:x}\"");
-        let seconds = u64::try_from(seconds).ok().filter(|&seconds| seconds < DATES_END);
-        let modified = seconds.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
-        Validators { tag, modified: modified.filter(|&modified| modified <= now) }
+        let modified = date_of(mtime).filter(|&modified| modified <= now);
+        Validators { tag, modified }
     }
 
     /// The value of `Last-Modified`.
@@ -109,6 +109,17 @@ impl Validators {
             false
         })
     }
+}
+
+/// In whole seconds; `None` where no HTTP date says it.
+fn date_of(time: Timestamp) -> Option<SystemTime> {
+    let seconds = u64::try_from(time.seconds).ok().filter(|&seconds| seconds < DATES_END)?;
+    Some(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// A time as an HTTP date, where one can say it.
+pub(crate) fn http_date(time: Timestamp) -> Option<String> {
+    date_of(time).map(fmt_http_date)
 }
 
 /// How tags are compared: RFC 9110 §8.8.3.2.

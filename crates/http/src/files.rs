@@ -1,6 +1,6 @@
 //! A path's answer. Everything here but [`Site::at_hand`] may block: it runs on readers' threads.
 
-use crate::body::{Body, Part, Reserved, Source, Unreadable, first_chunk};
+use crate::body::{Body, Part, Pieces, Reserved, Source, Unreadable, first_chunk};
 use crate::conditional::{State, Validators, Verdict};
 use crate::listing::{self, View};
 use crate::log::Log;
@@ -13,7 +13,7 @@ use dentree_vfs::{Error, FileSystem, FileType, Inode, Result, Vfs, WalkOptions};
 use hyper::body::Bytes;
 use hyper::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, LAST_MODIFIED,
-    RANGE,
+    RANGE, VARY,
 };
 use hyper::{Response, StatusCode};
 use std::collections::hash_map::RandomState;
@@ -93,6 +93,21 @@ impl<F: FileSystem> Site<F> {
         let body = Body::bytes(room.hold(page.into_bytes()));
         let mut response = reply::plain(StatusCode::OK, "text/html; charset=utf-8", body);
         set(&mut response, CONTENT_SECURITY_POLICY, listing::policy());
+        set(&mut response, VARY, "Accept");
+        if ask.head { without_body(response) } else { response }
+    }
+
+    /// All of a directory, in another form than its page.
+    pub(crate) fn whole(
+        &self,
+        ask: &Ask,
+        media: &str,
+        mut pieces: Box<dyn Pieces>,
+        room: Reserved,
+    ) -> Response<Body> {
+        let Ok(first) = pieces.next() else { return reply::unreadable() };
+        let body = Body::pieces(room.hold(first.unwrap_or_default()), pieces, self.budget.clone());
+        let response = reply::plain(StatusCode::OK, media, body);
         if ask.head { without_body(response) } else { response }
     }
 
@@ -206,8 +221,9 @@ fn to_directory(ask: &Ask) -> Response<Body> {
 
 /// The headers of a response to GET, for HEAD.
 fn without_body(mut response: Response<Body>) -> Response<Body> {
-    let len = response.body().len();
-    set(&mut response, CONTENT_LENGTH, &len.to_string());
+    if let Some(len) = response.body().len() {
+        set(&mut response, CONTENT_LENGTH, &len.to_string());
+    }
     response.map(|_| Body::default())
 }
 

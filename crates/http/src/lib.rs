@@ -48,6 +48,7 @@ mod conditional;
 mod contents;
 mod exchange;
 mod files;
+mod json;
 mod listing;
 mod log;
 mod media;

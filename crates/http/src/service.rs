@@ -4,16 +4,17 @@
 use crate::body::{Body, Budget, Reserved};
 use crate::exchange::{Exchange, Ledger};
 use crate::files::{Ask, Found};
+use crate::json;
 use crate::listing::PAGE_BYTES;
 use crate::log::{Access, Log};
 use crate::metrics::{self, Counters, Figure};
 use crate::options::Limits;
-use crate::reply;
+use crate::reply::{self, set};
 use crate::site::Site;
 use crate::target::Target;
-use dentree_vfs::{FileSystem, Vfs};
+use dentree_vfs::{FileSystem, Inode, Vfs};
 use hyper::body::Incoming;
-use hyper::header::HOST;
+use hyper::header::{HOST, VARY};
 use hyper::{Method, Request, Response, StatusCode, Version};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -87,13 +88,26 @@ impl<F: FileSystem> Files<F> {
         });
         match found.await {
             Ok((_, Found::Reply(response))) => *response,
-            Ok((ask, Found::Directory(dir))) => {
-                let Some(room) = self.room(PAGE_BYTES).await else { return busy() };
-                let site = self.site.clone();
-                spawn_blocking(move || site.list(&ask, &dir, room)).await.unwrap_or_else(|_| failed())
-            }
+            Ok((ask, Found::Directory(dir))) => self.directory(ask, dir).await,
             Err(_) => failed(),
         }
+    }
+
+    async fn directory(&self, ask: Ask, dir: Arc<Inode<F>>) -> Response<Body> {
+        let as_json = json::is_wanted(&ask.headers);
+        let room = if as_json { Limits::CHUNK } else { PAGE_BYTES };
+        let Some(room) = self.room(room).await else { return busy() };
+        let site = self.site.clone();
+        let answer = spawn_blocking(move || match as_json {
+            false => site.list(&ask, &dir, room),
+            true => {
+                let listing = json::Listing::new(site.clone(), dir, ask.target.path());
+                let mut response = site.whole(&ask, "application/json", Box::new(listing), room);
+                set(&mut response, VARY, "Accept");
+                response
+            }
+        });
+        answer.await.unwrap_or_else(|_| failed())
     }
 
     async fn room(&self, bytes: usize) -> Option<Reserved> {

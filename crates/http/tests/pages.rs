@@ -1,8 +1,8 @@
-//! Directory pages as programs read them, and the page of figures.
+//! Directories as pages and as JSON, and the page of figures.
 
 mod common;
 
-use common::{Client, MemFs, Running, Thing};
+use common::{CHANGED_DATE, Client, MemFs, Running, Thing};
 use std::collections::BTreeSet;
 
 /// The links of a page's rows.
@@ -96,6 +96,62 @@ fn a_large_directory_is_shown_a_page_at_a_time() {
         }
         assert_eq!((seen.len(), pages), (expected, expected.div_ceil(1000)));
     }
+}
+
+const JSON: &str = "Accept: text/plain;q=0.5, application/json;q=0.9\r\n";
+
+#[test]
+fn a_directory_is_json_for_a_client_that_asks_for_it() {
+    let site = Running::new(MemFs::new([
+        (&b"b.txt"[..], Thing::File(vec![b'x'; 1536])),
+        (b"a dir", Thing::Dir),
+        (b"link", Thing::Link("b.txt")),
+        (b"pipe", Thing::Fifo),
+        (b"\"\xff\n", Thing::File(Vec::new())),
+        (b"empty", Thing::Dir),
+    ]));
+    let page = site.get("/");
+    let reply = site.ask("GET /", JSON);
+    assert_eq!((reply.status, reply.header("content-type")), (200, "application/json"));
+    for header in ["vary", "cache-control", "x-content-type-options"] {
+        assert!(reply.header(header) == page.header(header) && !page.header(header).is_empty(), "{header}");
+    }
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap(),
+        serde_json::json!([
+            {"name": "b.txt", "url": "b.txt", "type": "file", "size": 1536, "mtime": CHANGED_DATE},
+            {"name": "a dir", "url": "a%20dir/", "type": "directory", "mtime": CHANGED_DATE},
+            {"name": "link", "url": "link", "type": "symlink", "mtime": CHANGED_DATE},
+            {"name": "pipe", "url": "pipe", "type": "other", "mtime": CHANGED_DATE},
+            {"name": "\"\u{fffd}\n", "name_hex": "22ff0a", "url": "%22%FF%0A", "type": "file", "size": 0,
+             "mtime": CHANGED_DATE},
+            {"name": "empty", "url": "empty/", "type": "directory", "mtime": CHANGED_DATE},
+        ])
+    );
+    assert_eq!(site.ask("GET /empty/", JSON).text(), "[]\n");
+    assert_eq!(site.ask("GET /b.txt", JSON).body.len(), 1536, "a file is what it is");
+    let head = site.ask("HEAD /", JSON);
+    assert_eq!((head.status, head.header("content-type")), (200, "application/json"));
+    for browser in
+        ["", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", "Accept: application/jsonp\r\n"]
+    {
+        assert!(site.ask("GET /", browser).text().starts_with("<!DOCTYPE html>"));
+    }
+}
+
+#[test]
+fn a_large_directory_is_one_array_of_json() {
+    let names: Vec<String> = (0..5000).map(|number| format!("file {number:05}\u{1}")).collect();
+    let site = Running::new(MemFs::new(names.iter().map(|name| (name, Thing::File(Vec::new())))));
+    let reply = site.ask("GET /", JSON);
+    let listed: Vec<serde_json::Value> = serde_json::from_slice(&reply.body).unwrap();
+    assert!(listed.iter().map(|entry| entry["name"].as_str().unwrap()).eq(names.iter().map(String::as_str)));
+    assert!(reply.header("transfer-encoding") == "chunked" && reply.body.len() > 3 * (128 << 10));
+    let mut old = site.client();
+    old.send(b"GET / HTTP/1.0\r\nAccept: application/json\r\n\r\n");
+    let mut all = Vec::new();
+    std::io::Read::read_to_end(&mut old.0, &mut all).unwrap();
+    assert!(all.ends_with(&reply.body), "a client of HTTP/1.0 gets the same");
 }
 
 #[test]

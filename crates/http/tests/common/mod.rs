@@ -147,7 +147,9 @@ impl FileSystem for MemFs {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let behind = if let ReaddirStart::After(cookie) = start { cookie } else { 0 };
-        for (name, &ino) in self.node(*dir).names.iter().filter(|(_, ino)| ino.0 > behind) {
+        let mut entries: Vec<_> = self.node(*dir).names.iter().filter(|(_, ino)| ino.0 > behind).collect();
+        entries.sort_by_key(|(_, ino)| **ino);
+        for (name, &ino) in entries {
             if each(DirEntry { name, ino, kind: Some(self.kind(ino)), cookie: ino.0 }).is_break() {
                 break;
             }
@@ -316,10 +318,30 @@ impl Client {
         }
         let bodiless = head || status == 304;
         let len = headers.get("content-length").filter(|_| !bodiless).map_or(0, |len| len.parse().unwrap());
+        if !bodiless && headers.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            let (body, short) = self.chunks();
+            return Some(Reply { status, headers, body, short });
+        }
         let mut body = Vec::new();
         let read = (&mut self.0).take(len).read_to_end(&mut body);
         assert!(read.is_ok() || body.len() < len as usize);
         Some(Reply { status, headers, short: body.len() < len as usize, body })
+    }
+
+    /// A body in chunks, and whether its end is missing.
+    fn chunks(&mut self) -> (Vec<u8>, bool) {
+        let mut body = Vec::new();
+        while let Some(len) = self.line() {
+            let len = usize::from_str_radix(&len, 16).unwrap();
+            let read = (&mut self.0).take(len as u64).read_to_end(&mut body);
+            if read.ok() != Some(len) || self.line().is_none() {
+                break;
+            }
+            if len == 0 {
+                return (body, false);
+            }
+        }
+        (body, true)
     }
 
     /// Whether the other side ends the connection, without another byte.
