@@ -8,7 +8,7 @@ use crate::media;
 use crate::range::{self, Wanted};
 use crate::reply::{self, set};
 use crate::site::{Site, WHO};
-use crate::target::{Target, form_field};
+use crate::target::Target;
 use dentree_vfs::{Error, FileSystem, FileType, Inode, Result, Vfs, WalkOptions};
 use hyper::body::Bytes;
 use hyper::header::{
@@ -81,11 +81,7 @@ impl<F: FileSystem> Site<F> {
 
     /// A directory's page.
     pub(crate) fn list(&self, ask: &Ask, dir: &Inode<F>, room: Reserved) -> Response<Body> {
-        let filter = form_field(&ask.query, "filter").unwrap_or_default();
-        let view = View {
-            filter: String::from_utf8_lossy(&filter).trim().to_owned(),
-            after: form_field(&ask.query, "after"),
-        };
+        let view = View::of(&ask.query);
         let page = match listing::page(self, &ask.target, dir, &view) {
             Ok(page) => page,
             Err(error) => return self.failed(&ask.target.path(), &error),

@@ -59,6 +59,7 @@ mod reply;
 mod server;
 mod service;
 mod site;
+mod sort;
 mod stall;
 mod target;
 

@@ -3,10 +3,12 @@
 //! The page works without scripts; one small script of its own makes the filter answer while one
 //! types. Style and script stand in the page and are allowed by their digests; nothing else is, so
 //! that a name that gets through as HTML after all can do nothing. A directory of any size is shown
-//! a page at a time, and no more than a page of it is kept in memory while it is read.
+//! a page at a time, and no more than a page of it is kept in memory while it is read. To sort it by
+//! size or time every inode of it is read, which is refused beyond [`SORTED`] entries.
 
 use crate::site::{Site, WHO};
-use crate::target::{Target, encode};
+use crate::sort::{By, Key, Sort};
+use crate::target::{Target, encode, form_field};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use dentree_vfs::{Attr, DirEntry, FileSystem, FileType, Ino, Inode, ReaddirStart, Result, Timestamp};
@@ -19,6 +21,8 @@ use std::sync::LazyLock;
 
 /// The most entries on a page.
 const ROWS: usize = 1000;
+/// The most entries that are sorted by something other than their names.
+const SORTED: u64 = 100_000;
 /// Characters of a link's target that are shown.
 const TARGET_SHOWN: usize = 120;
 /// The most memory that a page takes, in bytes: a row has at most 255 characters of name, each
@@ -34,8 +38,39 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 pub(crate) struct View {
     /// Only names that contain this, in whatever case.
     pub(crate) filter: String,
-    /// Only names behind this one.
-    pub(crate) after: Option<Vec<u8>>,
+    pub(crate) sort: Sort,
+    /// Only rows behind this one.
+    pub(crate) after: Option<Key>,
+}
+
+impl View {
+    pub(crate) fn of(query: &str) -> Self {
+        let text =
+            |field| form_field(query, field).map(|value| String::from_utf8_lossy(&value).trim().to_owned());
+        let rank = || text("rank").and_then(|rank| rank.parse().ok()).unwrap_or_default();
+        View {
+            filter: text("filter").unwrap_or_default(),
+            sort: Sort::of(query),
+            after: form_field(query, "after").map(|name| (rank(), name)),
+        }
+    }
+
+    /// The address of the same filter in this order, behind this row.
+    fn address(&self, sort: Sort, after: Option<&Key>) -> String {
+        let mut fields: Vec<(&str, String)> =
+            sort.fields().map(|(field, value)| (field, value.to_owned())).collect();
+        if !self.filter.is_empty() {
+            fields.push(("filter", encode(self.filter.as_bytes())));
+        }
+        if let Some((rank, name)) = after {
+            if sort.by != By::Name {
+                fields.push(("rank", rank.to_string()));
+            }
+            fields.push(("after", encode(name)));
+        }
+        let fields: Vec<String> = fields.iter().map(|(field, value)| format!("{field}={value}")).collect();
+        format!("?{}", fields.join("&amp;"))
+    }
 }
 
 /// The content security policy of a page: its own style and script, and a form that leads back
@@ -53,10 +88,11 @@ pub(crate) fn policy() -> &'static str {
     &POLICY
 }
 
-/// The entries of a page, by name.
+/// The entries of a page, the least first.
 #[derive(Default)]
 struct Listing {
-    rows: BTreeMap<Vec<u8>, (Ino, Option<FileType>)>,
+    rows: BTreeMap<Key, (Ino, Option<FileType>)>,
+    sort: Sort,
     /// Entries in the whole directory.
     total: u64,
     /// Those of them that pass the filter.
@@ -66,35 +102,67 @@ struct Listing {
 }
 
 impl Listing {
+    /// Sorted by name where there are too many entries for anything else.
     fn read<F: FileSystem>(site: &Site<F>, dir: &Inode<F>, view: &View) -> Result<Self> {
-        let mut listing = Listing::default();
+        let listing = Listing::read_sorted(site, dir, view, view.sort, view.after.as_ref())?;
+        if listing.sort.by == By::Name || listing.total <= SORTED {
+            return Ok(listing);
+        }
+        let after = view.after.as_ref().map(|(_, name)| (0, name.clone()));
+        Listing::read_sorted(site, dir, view, Sort::default(), after.as_ref())
+    }
+
+    fn read_sorted<F: FileSystem>(
+        site: &Site<F>,
+        dir: &Inode<F>,
+        view: &View,
+        sort: Sort,
+        after: Option<&Key>,
+    ) -> Result<Self> {
+        let mut listing = Listing { sort, ..Listing::default() };
         let wanted = view.filter.to_lowercase();
         site.vfs.readdir(WHO, dir, ReaddirStart::First, &mut |entry| {
             listing.total += 1;
+            if sort.by != By::Name && listing.total > SORTED {
+                return ControlFlow::Break(());
+            }
             if wanted.is_empty() || String::from_utf8_lossy(entry.name).to_lowercase().contains(&wanted) {
                 listing.matching += 1;
-                listing.keep(&entry, view.after.as_deref());
+                let attr = if sort.by == By::Name { None } else { site.vfs.attr(entry.ino).ok() };
+                listing.keep(&entry, sort.by.rank(attr.as_ref()), after);
             }
             ControlFlow::Continue(())
         })?;
         Ok(listing)
     }
 
-    /// Keeps the first names of those behind `after`.
-    fn keep(&mut self, entry: &DirEntry<'_>, after: Option<&[u8]>) {
-        if after.is_some_and(|after| entry.name <= after) {
+    /// Keeps the first of the rows behind `after`.
+    fn keep(&mut self, entry: &DirEntry<'_>, rank: i128, after: Option<&Key>) {
+        let key = (rank, entry.name.to_vec());
+        if after.is_some_and(|after| !self.sort.is_before(after, &key)) {
             return;
         }
         if self.rows.len() == ROWS {
             self.more = true;
-            if self.rows.last_key_value().is_some_and(|(last, _)| entry.name > &last[..]) {
+            if self.last().is_some_and(|last| self.sort.is_before(last, &key)) {
                 return;
             }
         }
-        self.rows.insert(entry.name.to_vec(), (entry.ino, entry.kind));
+        self.rows.insert(key, (entry.ino, entry.kind));
         if self.rows.len() > ROWS {
-            self.rows.pop_last();
+            if self.sort.is_descending {
+                self.rows.pop_first()
+            } else {
+                self.rows.pop_last()
+            };
         }
+    }
+
+    /// The row that is shown last.
+    fn last(&self) -> Option<&Key> {
+        let last =
+            if self.sort.is_descending { self.rows.first_key_value() } else { self.rows.last_key_value() };
+        last.map(|(key, _)| key)
     }
 }
 
@@ -112,8 +180,12 @@ pub(crate) fn page<F: FileSystem>(
     if !target.names.is_empty() {
         html.push_str("<p><a href=\"../\">↑ Parent directory</a></p>\n");
     }
-    html.push_str("<table><thead><tr><th class=\"name\">Name<th class=\"size\">Size<th class=\"time\">Changed</thead>\n<tbody>\n");
-    for (name, (ino, kind)) in &listing.rows {
+    head(&mut html, &listing, view);
+    let mut rows: Vec<_> = listing.rows.iter().collect();
+    if listing.sort.is_descending {
+        rows.reverse();
+    }
+    for ((_, name), (ino, kind)) in rows {
         row(&mut html, site, name, *ino, *kind);
     }
     html.push_str("</tbody></table>\n");
@@ -150,16 +222,38 @@ fn filter(html: &mut String, listing: &Listing, view: &View) {
     let complete = view.filter.is_empty() && view.after.is_none() && !listing.more;
     let complete = if complete { " data-complete=\"1\"" } else { "" };
     let focus = if view.filter.is_empty() { "" } else { " autofocus" };
+    let order: String = (listing.sort.fields())
+        .map(|(field, value)| format!("<input type=\"hidden\" name=\"{field}\" value=\"{value}\">"))
+        .collect();
     let total = plural(listing.total);
     let count =
         if view.filter.is_empty() { total.clone() } else { format!("{} of {total}", listing.matching) };
     let _ = write!(
         html,
         "<form{complete}><input type=\"search\" name=\"filter\" value=\"{}\" placeholder=\"Filter names\" \
-         aria-label=\"Filter names\" autocomplete=\"off\"{focus}><button>Filter</button></form>\n\
+         aria-label=\"Filter names\" autocomplete=\"off\"{focus}>{order}<button>Filter</button></form>\n\
          <p id=\"count\" aria-live=\"polite\" data-total=\"{total}\">{count}</p>\n",
         text(view.filter.as_bytes())
     );
+}
+
+/// The head of the table: each column leads to the page sorted by it.
+fn head(html: &mut String, listing: &Listing, view: &View) {
+    html.push_str("<table><thead><tr>");
+    for (by, title) in By::ALL.into_iter().zip(["Name", "Size", "Changed"]) {
+        let _ = write!(html, "<th class=\"{}\"", by.word());
+        if by == listing.sort.by {
+            let order = if listing.sort.is_descending { "descending" } else { "ascending" };
+            let _ = write!(html, " aria-sort=\"{order}\"");
+        }
+        if by == By::Name || listing.total <= SORTED {
+            let address = view.address(listing.sort.click(by), None);
+            let _ = write!(html, "><a href=\"{address}\">{title}</a>");
+        } else {
+            let _ = write!(html, " title=\"more than {SORTED} entries are sorted by name only\">{title}");
+        }
+    }
+    html.push_str("</thead>\n<tbody>\n");
 }
 
 fn plural(entries: u64) -> String {
@@ -210,18 +304,13 @@ fn time(html: &mut String, time: Timestamp, zone: &TimeZone) {
 }
 
 fn pages(html: &mut String, listing: &Listing, view: &View) {
-    let filter = match &view.filter[..] {
-        "" => String::new(),
-        filter => format!("filter={}&amp;", encode(filter.as_bytes())),
-    };
     html.push_str("<p class=\"pages\">");
     if view.after.is_some() {
-        let _ = write!(html, "<a href=\"?{filter}\">First page</a> ");
+        let _ = write!(html, "<a href=\"{}\">First page</a> ", view.address(listing.sort, None));
     }
-    if listing.more
-        && let Some((last, _)) = listing.rows.last_key_value()
-    {
-        let _ = write!(html, "<a href=\"?{filter}after={}\" rel=\"next\">Next {ROWS} →</a>", encode(last));
+    if listing.more {
+        let next = view.address(listing.sort, listing.last());
+        let _ = write!(html, "<a href=\"{next}\" rel=\"next\">Next {ROWS} →</a>");
     }
     html.push_str("</p>\n");
 }
@@ -294,14 +383,23 @@ mod tests {
 
     #[test]
     fn a_page_keeps_the_first_names_whatever_their_order() {
-        let mut listing = Listing::default();
-        let name = |number: usize| format!("{number:05}").into_bytes();
-        for number in (0..3 * ROWS).rev() {
-            let name = name(number);
-            listing.keep(&DirEntry { name: &name, ino: Ino(1), kind: None, cookie: 0 }, Some(b"00009"));
+        for is_descending in [false, true] {
+            let mut listing = Listing { sort: Sort { by: By::Name, is_descending }, ..Listing::default() };
+            let name = |number: usize| format!("{number:05}").into_bytes();
+            let after = if is_descending { 3 * ROWS - 10 } else { 9 };
+            for number in (0..3 * ROWS).rev() {
+                let entry = DirEntry { name: &name(number), ino: Ino(1), kind: None, cookie: 0 };
+                listing.keep(&entry, 0, Some(&(0, name(after))));
+            }
+            assert!(listing.more && listing.rows.len() == ROWS);
+            let first = if is_descending { after - ROWS } else { after + 1 };
+            assert!(
+                listing
+                    .rows
+                    .keys()
+                    .map(|key| &key.1)
+                    .eq(&(first..first + ROWS).map(name).collect::<Vec<_>>())
+            );
         }
-        assert!(listing.more && listing.rows.len() == ROWS);
-        assert_eq!(listing.rows.first_key_value().unwrap().0, &name(10));
-        assert_eq!(listing.rows.last_key_value().unwrap().0, &name(ROWS + 9));
     }
 }

@@ -34,6 +34,9 @@ fn site() -> Running {
 
 const SHOWN: &str = "[...document.querySelectorAll('tbody tr')].filter(row => row.offsetHeight > 0).length";
 
+/// The beginning of the first row's name.
+const FIRST: &str = "document.querySelector('tbody .name').textContent.slice(0, 23).replace('/', '')";
+
 /// The least contrast, by WCAG, of any text against what it stands on.
 const CONTRAST: &str = r#"
     (() => {
@@ -89,6 +92,22 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     browser.wait_for_load();
     assert_eq!(browser.evaluate(SHOWN), 12);
     assert_eq!(browser.evaluate("document.activeElement.name"), "filter");
+    // The head of a column sorts, and the order stays when the filter is used.
+    browser.open(&url("/"));
+    browser.click("th.size a");
+    assert_eq!(browser.evaluate(FIRST), "a rather long file name");
+    browser.picture("sorted-dark-360");
+    browser.click("th.size a");
+    assert_eq!(browser.evaluate(FIRST), "boot");
+    browser.click("th.name a");
+    browser.click("th.name a");
+    assert_eq!(browser.evaluate(FIRST), "vmlinuz-6.1.0-18-amd64");
+    browser.open(&url("/many/?sort=size&order=desc"));
+    assert_eq!(browser.evaluate(FIRST), "file-1499");
+    browser.evaluate("document.querySelector('input').focus()");
+    browser.type_text("149");
+    browser.wait_for_load();
+    assert_eq!(browser.evaluate(FIRST), "file-1499");
     // Without scripts the form does it.
     browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({"value": true}));
     browser.open(&url("/?filter=READ"));

@@ -85,17 +85,79 @@ fn a_large_directory_is_shown_a_page_at_a_time() {
         let (mut seen, mut pages, mut next) = (BTreeSet::new(), 0, Some(format!("?{query}")));
         while let Some(url) = next {
             let page = site.get(&format!("/{url}")).text();
-            let links = rows(&page);
-            assert!(links.len() <= 1000 && links.is_sorted());
-            assert!(links.into_iter().all(|link| seen.insert(link)), "a name came twice");
-            next = page
-                .split("<a href=\"")
-                .find(|link| link.contains("rel=\"next\""))
-                .map(|link| link.split('"').next().unwrap().replace("&amp;", "&"));
+            let names = rows(&page);
+            assert!(names.len() <= 1000 && names.is_sorted());
+            assert!(names.into_iter().all(|link| seen.insert(link)), "a name came twice");
+            next = links(&page, "rel=\"next\"").pop();
             pages += 1;
         }
         assert_eq!((seen.len(), pages), (expected, expected.div_ceil(1000)));
     }
+}
+
+/// The rest of the address of each link that `mark` is in.
+fn links(page: &str, mark: &str) -> Vec<String> {
+    let links =
+        page.split("<a href=\"").skip(1).filter(|link| link.split("</a>").next().unwrap().contains(mark));
+    links.map(|link| link.split('"').next().unwrap().replace("&amp;", "&")).collect()
+}
+
+#[test]
+fn a_page_is_sorted_by_what_its_head_leads_to() {
+    let sizes = [("c", 5), ("a", 7000), ("d", 0), ("b", 5)];
+    let files = sizes.map(|(name, size)| (name, Thing::File(vec![b'x'; size])));
+    let site = Running::new(MemFs::new(files.into_iter().chain([("dir", Thing::Dir)])));
+    let mut page = site.get("/?filter=&sort=none").text();
+    assert_eq!(rows(&page), ["a", "b", "c", "d", "dir/"]);
+    for (title, expected, order) in [
+        ("Size", ["a", "c", "b", "d", "dir/"], "descending"),
+        ("Size", ["dir/", "d", "b", "c", "a"], "ascending"),
+        ("Name", ["a", "b", "c", "d", "dir/"], "ascending"),
+        ("Name", ["dir/", "d", "c", "b", "a"], "descending"),
+        ("Changed", ["dir/", "d", "c", "b", "a"], "descending"),
+    ] {
+        let link = links(&page, title).pop().unwrap();
+        page = site.get(&format!("/{link}")).text();
+        assert_eq!(rows(&page), expected, "{link}");
+        let head = page.split("<th ").skip(1).find(|head| head.contains("aria-sort")).unwrap();
+        assert!(head.contains(title) && head.contains(&format!("\"{order}\"")), "{head}");
+    }
+    let page = site.get("/?sort=size&order=desc&filter=d").text();
+    assert_eq!(rows(&page), ["d", "dir/"], "a filtered page is sorted");
+    assert!(links(&page, "Size")[0].ends_with("sort=size&filter=d"));
+    assert!(
+        page.contains("<input type=\"hidden\" name=\"sort\" value=\"size\">"),
+        "a filter keeps the order"
+    );
+}
+
+#[test]
+fn the_pages_of_a_sorted_directory_follow_each_other() {
+    let files = (0..2500).map(|number| (format!("{number}"), Thing::File(vec![0; number * 7 % 100])));
+    let site = Running::new(MemFs::new(files));
+    for order in ["asc", "desc"] {
+        let (mut sizes, mut next) = (Vec::new(), vec![format!("?sort=size&order={order}")]);
+        while let Some(url) = next.pop() {
+            let page = site.get(&format!("/{url}")).text();
+            let shown = page.split("<data value=\"").skip(1);
+            sizes.extend(shown.map(|size| size.split('"').next().unwrap().parse::<u64>().unwrap()));
+            next = links(&page, "rel=\"next\"");
+        }
+        if order == "desc" {
+            sizes.reverse();
+        }
+        assert!(sizes.len() == 2500 && sizes.is_sorted(), "{order}: {} rows", sizes.len());
+    }
+}
+
+#[test]
+fn a_directory_that_is_too_large_to_sort_by_size_is_sorted_by_name() {
+    let files = (0..100_001).map(|number| (format!("{number:06}"), Thing::File(Vec::new())));
+    let site = Running::new(MemFs::new(files));
+    let page = site.get("/?sort=size&order=desc").text();
+    assert!(page.contains(">100001 entries<") && rows(&page)[..2] == ["000000", "000001"]);
+    assert!(links(&page, "Size").is_empty() && links(&page, "Name") == ["?order=desc"]);
+    assert!(page.contains("more than 100000 entries are sorted by name only"));
 }
 
 const JSON: &str = "Accept: text/plain;q=0.5, application/json;q=0.9\r\n";

@@ -112,6 +112,22 @@ impl Browser {
         self.call("Runtime.evaluate", params)["result"]["value"].take()
     }
 
+    /// Clicks on what a selector finds, and waits for the page that it leads to.
+    pub fn click(&mut self, selector: &str) {
+        self.loaded = false;
+        let middle = format!(
+            "(() => {{ const box = document.querySelector('{selector}').getBoundingClientRect();
+             return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+        );
+        let middle = self.evaluate(&middle);
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event =
+                json!({"type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event);
+        }
+        self.wait_for_load();
+    }
+
     /// Types into what has the focus.
     pub fn type_text(&mut self, text: &str) {
         self.loaded = false;
