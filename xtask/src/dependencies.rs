@@ -13,6 +13,8 @@ const LICENCES: &[&str] = &[
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
+    // The list of certificate authorities that reqwest has on systems without their own.
+    "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
     "MIT-0",

@@ -138,6 +138,11 @@ pub trait BlockDevice: Send + Sync + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// What came over a network so far; `None` for a device that is here.
+    fn transfers(&self) -> Option<Transfers> {
+        None
+    }
+
     /// Starts filling `buf` from the bytes at `offset`, and calls `done` with the buffer or the
     /// error.
     ///
@@ -148,6 +153,17 @@ pub trait BlockDevice: Send + Sync + 'static {
         let read = self.read_at(offset, &mut buf);
         done(read.map(|()| buf));
     }
+}
+
+/// What a device has fetched over a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfers {
+    /// Requests to the server, with those that were sent again.
+    pub requests: u64,
+    /// Bytes that came.
+    pub fetched_bytes: u64,
+    /// Those of them that were read, in units of the device.
+    pub used_bytes: u64,
 }
 
 /// Called when a read has ended, see [`BlockDevice::submit`].

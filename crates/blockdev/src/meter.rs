@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{BlockDevice, Done, total_len};
+use crate::{BlockDevice, Done, Transfers, total_len};
 
 /// Number of size classes in [`DeviceCounts`].
 pub const SIZE_CLASSES: usize = 13;
@@ -150,6 +150,10 @@ impl BlockDevice for MeteredDevice {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.device.discard(offset, len)
+    }
+
+    fn transfers(&self) -> Option<Transfers> {
+        self.device.transfers()
     }
 
     fn submit(self: Arc<Self>, offset: u64, buf: Vec<u8>, done: Done) {

@@ -40,6 +40,7 @@ const LOCATIONS: &str = "\
 IMAGE:PATH names a thing inside an image, as scp and docker cp do: disk.img:/etc/passwd.
 The image ends at the first ':/' before which a file of that name exists, or else at the first such ':';
 a path without a leading slash starts at the root of the image too, and a missing ':PATH' means the root.
+IMAGE may be an address (https://, http://, s3://, gs://, az://); it ends at the last ':/'.
 Give the path in full (a:b.img:/x) where the image's own name holds a colon.";
 
 /// Look into ext2, ext3 and ext4 images and change them: without root, without mounting them.
@@ -71,6 +72,9 @@ pub(crate) struct Global {
     /// window that grows while it is useful (the default)
     #[arg(long, global = true, display_order = 103, value_name = "WHAT", value_parser = dx_read_ahead())]
     pub(crate) dx_read_ahead: Option<DxReadAhead>,
+    /// The server of the object store (s3://, gs://, az://), instead of the cloud's own
+    #[arg(long, global = true, display_order = 104, value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) endpoint: Option<String>,
     /// Print at the end, on standard error, what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,

@@ -113,8 +113,13 @@ pub(crate) fn open_part(
     access: Access,
 ) -> Result<(Arc<MeteredDevice>, Arc<dyn BlockDevice>), Problem> {
     let label = escape::terminal(file.as_bytes()).into_owned();
-    let disk = open_device(Path::new(file), access).map_err(|error| device_problem(&label, &error))?;
-    let device = Arc::new(MeteredDevice::new(Arc::new(disk)));
+    let disk: Arc<dyn BlockDevice> = match address(file) {
+        Some(address) => open_address(address, options, access)?,
+        None => {
+            Arc::new(open_device(Path::new(file), access).map_err(|error| device_problem(&label, &error))?)
+        }
+    };
+    let device = Arc::new(MeteredDevice::new(disk));
     let choice = match (options.partition, options.offset) {
         (Some(number), _) => Choice::Partition(number),
         (None, Some(offset)) => Choice::Offset(offset),
@@ -125,7 +130,22 @@ pub(crate) fn open_part(
     Ok((device, Arc::new(part)))
 }
 
-/// Opens a device. Waits a few seconds for a process that is closing the image.
+/// The argument where it is an address and no local name.
+pub(crate) fn address(file: &OsStr) -> Option<&str> {
+    file.to_str().filter(|name| dentree_source::scheme(name).is_some())
+}
+
+fn open_address(address: &str, options: &Global, access: Access) -> Result<Arc<dyn BlockDevice>, Problem> {
+    let within = dentree_source::Options { access, endpoint: options.endpoint.clone() };
+    dentree_source::open(address, &within).map_err(|error| {
+        use dentree_source::Error::{NotBuilt, ReadOnly, Scheme};
+        let is_unsupported = matches!(error, NotBuilt { .. } | ReadOnly { .. } | Scheme { .. });
+        let status = if is_unsupported { Status::Unsupported } else { Status::Failed };
+        Problem::new(escape::terminal(address.as_bytes()), status, error.to_string())
+    })
+}
+
+/// Opens a local device. Waits a few seconds for a process that is closing the image.
 pub(crate) fn open_device(path: &Path, access: Access) -> Result<FileDevice, dentree_blockdev::Error> {
     const TIMEOUT: Duration = Duration::from_secs(5);
     const QUIET_PERIOD: Duration = Duration::from_millis(300);
@@ -322,9 +342,12 @@ impl Session {
         access: Access,
     ) -> Result<Arc<Image>, Problem> {
         let wanted = device_and_inode(file);
-        let serves = |image: &&Arc<Image>| {
-            wanted.is_some() && image.file == wanted && (access == Access::ReadOnly || image.access == access)
+        let is_same = |image: &Image| match address(file) {
+            Some(_) => image.name == file,
+            None => wanted.is_some() && image.file == wanted,
         };
+        let serves =
+            |image: &&Arc<Image>| is_same(image) && (access == Access::ReadOnly || image.access == access);
         if let Some(image) = self.images.borrow().iter().find(serves) {
             return Ok(image.clone());
         }
@@ -407,26 +430,43 @@ fn split_inode(path: &[u8]) -> Option<(Ino, &[u8])> {
     Some((Ino(number), rest))
 }
 
-/// Splits `IMAGE:PATH`. The image ends at the first `:/` before which a file of that name exists;
-/// else it is the whole argument, if that exists; else it ends at the first `:` before which one
-/// exists. Where no file exists, the first `:/` (or `:`) behind the scheme of an address splits,
-/// for the message.
+/// Splits `IMAGE:PATH`.
+///
+/// An address ends at the last `:/` or `:<` behind its `://`. A local image ends at the first `:/`
+/// before which a file of that name exists; else it is the whole argument, if that exists; else it
+/// ends at the first `:` before which one exists. Where no file exists, the first `:/` (or `:`)
+/// splits, for the message.
 fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>) {
     let bytes = argument.as_bytes();
-    let file = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
-    let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
-    let rooted = || colons().filter(|&i| bytes.get(i + 1) == Some(&b'/'));
-    let scheme = not_an_image::scheme(argument);
-    let is_behind_scheme = |&i: &usize| scheme.is_none_or(|scheme| i > scheme);
-    let end = rooted()
-        .find(|&i| exists(file(i)))
-        .or_else(|| exists(file(bytes.len())).then_some(bytes.len()))
-        .or_else(|| colons().find(|&i| exists(file(i))))
-        .or_else(|| rooted().find(is_behind_scheme))
-        .or_else(|| colons().find(is_behind_scheme))
-        .unwrap_or(bytes.len());
+    let end = match address(argument) {
+        Some(address) => address_end(address),
+        None => {
+            let file = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
+            let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
+            let rooted = || colons().filter(|&i| bytes.get(i + 1) == Some(&b'/'));
+            rooted()
+                .find(|&i| exists(file(i)))
+                .or_else(|| exists(file(bytes.len())).then_some(bytes.len()))
+                .or_else(|| colons().find(|&i| exists(file(i))))
+                .or_else(|| rooted().next())
+                .or_else(|| colons().next())
+                .unwrap_or(bytes.len())
+        }
+    };
     let path = bytes.get(end + 1..).unwrap_or(b"");
     (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
+}
+
+/// Where the image of an address ends, and `:` and the path within begin.
+fn address_end(address: &str) -> usize {
+    let start = address.find("://").map_or(0, |colon| colon + 3);
+    let begins = |&(at, _): &(usize, &str)| {
+        let behind = &address.as_bytes()[at + 1..];
+        // An address may hold another one.
+        behind.starts_with(b"<") || behind.starts_with(b"/") && !behind.starts_with(b"//")
+    };
+    let colons = address.rmatch_indices(':').take_while(|(at, _)| *at > start);
+    colons.filter(|colon| begins(colon)).map(|(at, _)| at).next().unwrap_or(address.len())
 }
 
 /// Whether `argument`, which may also be a local path, names a path in an image: an existing file
@@ -434,6 +474,9 @@ fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>
 pub(crate) fn names_image(argument: &OsStr) -> bool {
     let (file, _) = split(argument, |file| file.exists());
     let has_path = file.len() < argument.len();
+    if address(argument).is_some() {
+        return has_path;
+    }
     let has_slash = argument.as_bytes().get(file.len() + 1) == Some(&b'/');
     match fs::metadata(&file) {
         Ok(found) => has_path && !found.is_dir(),
@@ -472,7 +515,20 @@ mod tests {
         assert_eq!(split_with("d.img:/etc/x", &["d.img"]), pair("d.img", "/etc/x"));
         assert_eq!(split_with("d.img:/a:/b", &["d.img"]), pair("d.img", "/a:/b"));
         assert_eq!(split_with("gone.img:/a", &[]), pair("gone.img", "/a"));
-        assert_eq!(split_with("s3://a/b.img:/c", &[]), pair("s3://a/b.img", "/c"));
+    }
+
+    #[test]
+    fn the_path_in_the_image_of_an_address_begins_at_the_last_colon_and_slash() {
+        for (argument, image, path) in [
+            ("s3://a/b.img:/c", "s3://a/b.img", "/c"),
+            ("https://h:8080/disk.img", "https://h:8080/disk.img", "/"),
+            ("https://h:8080/disk.img:/etc/x", "https://h:8080/disk.img", "/etc/x"),
+            ("https://h/a:b.img:<12>/x", "https://h/a:b.img", "/<12>/x"),
+            ("https://h/x?of=s3://b/c.img", "https://h/x?of=s3://b/c.img", "/"),
+            ("nbd+unix:///disk?socket=/run/x:/etc", "nbd+unix:///disk?socket=/run/x", "/etc"),
+        ] {
+            assert_eq!(split_with(argument, &["https", "s3"]), pair(image, path), "{argument}");
+        }
     }
 
     #[test]

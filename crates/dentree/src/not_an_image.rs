@@ -1,5 +1,5 @@
-//! What an argument may name that is no image which can be opened: an address, or a piece of a
-//! split image. Formats by their content are recognised in `blockdev`.
+//! What an argument may name that is no image: a piece of a split one. Formats by their content are
+//! recognised in `blockdev`.
 
 use crate::output::escape;
 use crate::report::{Problem, Status};
@@ -9,12 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// The problem of opening `file`, which failed with `problem`.
 pub(crate) fn explain(file: &OsStr, problem: Problem) -> Problem {
-    let shown = escape::terminal(file.as_bytes());
-    if scheme(file).is_some() && !Path::new(file).exists() {
-        let message =
-            "an address, and only local files are opened: fetch it first, as by `curl -O` or `aws s3 cp`";
-        return Problem::new(shown, Status::Unsupported, message);
-    }
     match problem.status() {
         Status::Unsupported | Status::Damaged => piece(file).unwrap_or(problem),
         _ => problem,
@@ -28,13 +22,6 @@ pub(crate) fn piece(file: &OsStr) -> Option<Problem> {
     let stem = escape::terminal(stem.as_os_str().as_bytes());
     let message = format!("a piece of a split image: `cat {stem}.* > disk.img` joins them");
     Some(Problem::new(escape::terminal(file.as_bytes()), Status::Unsupported, message))
-}
-
-/// Where the colon of `scheme://…` is.
-pub(crate) fn scheme(file: &OsStr) -> Option<usize> {
-    let bytes = file.as_bytes();
-    let len = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'+').count();
-    (len > 1 && bytes[len..].starts_with(b"://")).then_some(len)
 }
 
 /// The piece behind `disk.001`, `disk.00` or `disk.aa`, as split(1) and imaging tools name them.
@@ -72,15 +59,6 @@ mod tests {
             ("d", None),
         ] {
             assert_eq!(next_piece(Path::new(piece)), next.map(PathBuf::from), "{piece}");
-        }
-    }
-
-    #[test]
-    fn an_address_has_a_scheme() {
-        for (name, is) in
-            [("s3://bucket/x", true), ("https://h/x", true), ("c:/x", false), ("./a://b", false)]
-        {
-            assert_eq!(scheme(OsStr::new(name)).is_some(), is, "{name}");
         }
     }
 }

@@ -4,14 +4,15 @@ use crate::image::{Image, Session};
 use crate::output::human;
 use crate::pressure::Shrinks;
 use crate::report;
-use dentree_blockdev::DeviceCounts;
+use dentree_blockdev::{BlockDevice, DeviceCounts, Transfers};
 use dentree_vfs::{Fallback, NameStats};
 
 pub(crate) fn print(session: &Session) {
     for image in session.images() {
         report::print(format_args!("{}", image.at(b"")));
         let pressure = image.shrinks.get().map(|shrinks| ("pressure", pressure(&shrinks)));
-        for (what, figures) in figures(&image).into_iter().chain(pressure) {
+        let network = image.device.transfers().map(|transfers| ("network", network(&transfers)));
+        for (what, figures) in figures(&image).into_iter().chain(network).chain(pressure) {
             report::print(format_args!("{what:>12}  {figures}"));
         }
     }
@@ -75,6 +76,11 @@ fn fallbacks(names: &NameStats) -> String {
     let shown: Vec<String> =
         counted.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     if shown.is_empty() { "none".into() } else { shown.join(", ") }
+}
+
+fn network(transfers: &Transfers) -> String {
+    let Transfers { requests, fetched_bytes, used_bytes } = *transfers;
+    format!("{requests} requests, {} fetched, {} of them used", human(fetched_bytes), human(used_bytes))
 }
 
 fn pressure(shrinks: &Shrinks) -> String {

@@ -1,0 +1,197 @@
+//! From an address to the store that has the object, and the credentials to ask with.
+//!
+//! Credentials come from where the cloud's own tools look. With none, the object is asked for
+//! without a name first, and only where that is denied as the machine's own role: so a public
+//! object costs no question to the metadata service of a cloud that may not be there.
+
+use crate::{Error, Options};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::ClientConfigKey;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+/// An object, and one way to ask for it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) path: Path,
+    /// Which credentials are used, or were looked for and not found.
+    pub(crate) credentials: String,
+}
+
+/// The credentials of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Login {
+    /// With the credentials that were found.
+    Found,
+    Nobody,
+    /// With the role that the machine has in its cloud.
+    Machine,
+}
+
+/// The ways to ask for the object of `address`, in the order in which to try them.
+pub(crate) fn places(address: &str, options: &Options) -> Result<Vec<Place>, Error> {
+    let url = Url::parse(address).map_err(|error| Error::Address { problem: error.to_string() })?;
+    if matches!(url.scheme(), "http" | "https") {
+        return Ok(vec![over_http(&url)?]);
+    }
+    let cloud = CLOUDS
+        .iter()
+        .find(|cloud| cloud.scheme == url.scheme())
+        .ok_or_else(|| Error::Address { problem: format!("unknown scheme {}", url.scheme()) })?;
+    let bucket = url.host_str().filter(|host| !host.is_empty());
+    let bucket = bucket.ok_or_else(|| Error::Address { problem: "no bucket is named".into() })?;
+    let path =
+        Path::from_url_path(url.path()).map_err(|error| Error::Address { problem: error.to_string() })?;
+    if path.as_ref().is_empty() {
+        return Err(Error::Address { problem: "no object is named".into() });
+    }
+    let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let found = cloud.variables.iter().find(is_set);
+    let logins: &[Login] = match found {
+        Some(_) => &[Login::Found],
+        None => &[Login::Nobody, Login::Machine],
+    };
+    let credentials = match found {
+        Some(variable) => format!("credentials of ${variable} were used"),
+        None => format!(
+            "no credentials were found in {}; asked anonymously, and as the machine's own role",
+            cloud.variables.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let place = |login: &Login| {
+        let store = (cloud.build)(bucket, *login, options.endpoint.as_deref());
+        let store = store.map_err(|error| Error::Settings { problem: error.to_string() })?;
+        Ok(Place { store, path: path.clone(), credentials: credentials.clone() })
+    };
+    logins.iter().map(place).collect()
+}
+
+fn over_http(url: &Url) -> Result<Place, Error> {
+    let store = HttpBuilder::new()
+        .with_url(url.as_str())
+        .with_client_options(client(true))
+        .with_retry(retries())
+        .build()
+        .map_err(|error| Error::Address { problem: error.to_string() })?;
+    let credentials = "an address of HTTP is asked for without credentials, but those in the address".into();
+    Ok(Place { store: Arc::new(store), path: Path::default(), credentials })
+}
+
+type Built = object_store::Result<Arc<dyn ObjectStore>>;
+
+/// A cloud, and the variables that say where its credentials are.
+struct Cloud {
+    scheme: &'static str,
+    variables: &'static [&'static str],
+    build: fn(bucket: &str, login: Login, endpoint: Option<&str>) -> Built,
+}
+
+const CLOUDS: &[Cloud] = &[
+    Cloud {
+        scheme: "s3",
+        variables: &[
+            "AWS_ACCESS_KEY_ID",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        ],
+        build: amazon,
+    },
+    Cloud {
+        scheme: "gs",
+        variables: &[
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_SERVICE_ACCOUNT",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+        ],
+        build: google,
+    },
+    Cloud {
+        scheme: "az",
+        variables: &[
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_SAS_TOKEN",
+            "AZURE_STORAGE_SAS_KEY",
+            "AZURE_CLIENT_SECRET",
+            "AZURE_FEDERATED_TOKEN_FILE",
+        ],
+        build: azure,
+    },
+];
+
+fn amazon(bucket: &str, login: Login, endpoint: Option<&str>) -> Built {
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+    }
+    let store = builder
+        .with_skip_signature(login == Login::Nobody)
+        .with_client_options(client(true))
+        .with_retry(retries_of(login))
+        .build()?;
+    Ok(Arc::new(store))
+}
+
+fn google(bucket: &str, login: Login, endpoint: Option<&str>) -> Built {
+    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
+    }
+    let store = builder
+        .with_skip_signature(login == Login::Nobody)
+        .with_client_options(client(true))
+        .with_retry(retries_of(login))
+        .build()?;
+    Ok(Arc::new(store))
+}
+
+fn azure(container: &str, login: Login, endpoint: Option<&str>) -> Built {
+    let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container);
+    if let Some(endpoint) = endpoint {
+        builder = builder.with_endpoint(endpoint.to_owned());
+    }
+    let store = builder
+        .with_skip_signature(login == Login::Nobody)
+        .with_client_options(client(true))
+        .with_retry(retries_of(login))
+        .build()?;
+    Ok(Arc::new(store))
+}
+
+/// A request may take long, but must not stand still.
+fn client(allow_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(allow_http)
+        .with_timeout_disabled()
+        .with_config(ClientConfigKey::ReadTimeout, "30 seconds")
+        .with_user_agent(object_store::HeaderValue::from_static(concat!(
+            "dentree/",
+            env!("CARGO_PKG_VERSION")
+        )))
+}
+
+/// Six tries within half a minute.
+fn retries() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+        max_retries: 5,
+        retry_timeout: Duration::from_secs(30),
+    }
+}
+
+/// The metadata service of the cloud is asked once: most machines have none.
+fn retries_of(login: Login) -> RetryConfig {
+    let max_retries = if login == Login::Machine { 0 } else { retries().max_retries };
+    RetryConfig { max_retries, ..retries() }
+}

@@ -1,0 +1,354 @@
+//! The device: blocks of an object in memory, and the reads that wait for others.
+//!
+//! A read of blocks that are here is a copy. Any other waits on its missing blocks; each of them is
+//! fetched once, however many reads wait for it. Missing blocks are collected for a moment, so that
+//! reads that are submitted together are fetched together.
+//!
+//! # Who protects what
+//! One mutex protects the blocks that are fetched, the reads that wait for them, and the planner.
+//! It is never held while something is fetched or a reader is told. Blocks that are here are in a
+//! cache with locks of its own; a block enters it before it leaves the list of those that are
+//! fetched.
+
+use crate::object::{Fetched, First, Object};
+use crate::plan::{BLOCK, FIRST, Planner};
+use crate::runtime::runtime;
+use crate::{Error, Options, address};
+use bytes::Bytes;
+use dentree_blockdev::{BlockDevice, Done, Transfers, check_range};
+use quick_cache::sync::Cache;
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Blocks in memory: 32 MiB. The caches above have what is used often.
+const IN_MEMORY: usize = 512;
+/// Requests at a time.
+const CONNECTIONS: usize = 16;
+/// Longest time for which submitted reads are collected.
+const LONGEST_PLUG: Duration = Duration::from_millis(1);
+
+/// An object as a device that is read only.
+///
+/// Its reads fail where the object is replaced or changed: no read returns bytes of another object
+/// than that of the opening.
+#[derive(Clone)]
+pub struct ObjectDevice(Arc<Shared>);
+
+struct Shared {
+    object: Object,
+    here: Cache<u64, Arc<Block>>,
+    queue: Mutex<Queue>,
+    connections: Semaphore,
+    used: AtomicU64,
+}
+
+/// A block that is here.
+struct Block {
+    bytes: Bytes,
+    /// The sixteenths of it that were read.
+    used: AtomicU16,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Blocks that are fetched or will be, with the reads that wait for each.
+    missing: HashMap<u64, Vec<Arc<Waiting>>>,
+    /// Those of them that no request asks for yet.
+    wanted: BTreeSet<u64>,
+    planner: Planner,
+}
+
+/// A read that waits for blocks.
+struct Waiting {
+    offset: u64,
+    state: Mutex<Option<State>>,
+}
+
+struct State {
+    buf: Vec<u8>,
+    missing: usize,
+    done: Done,
+}
+
+impl ObjectDevice {
+    /// Opens the object of an address: `https://…`, `http://…`, `s3://BUCKET/KEY`,
+    /// `gs://BUCKET/KEY` or `az://CONTAINER/KEY`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn open(address: &str, options: &Options) -> Result<Self, Error> {
+        // Before the clients are made: it chooses their TLS.
+        let runtime = runtime()?;
+        let places = address::places(address, options)?;
+        let (object, first) = runtime.block_on(Object::open(places, FIRST * BLOCK, None))?;
+        let shared = Shared {
+            object,
+            here: Cache::new(IN_MEMORY),
+            queue: Mutex::default(),
+            connections: Semaphore::new(CONNECTIONS),
+            used: AtomicU64::default(),
+        };
+        if let First::Bytes(bytes) = first {
+            shared.keep(0, &bytes);
+        }
+        Ok(ObjectDevice(Arc::new(shared)))
+    }
+}
+
+impl BlockDevice for ObjectDevice {
+    fn size(&self) -> u64 {
+        self.0.object.identity.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        check_range(offset, buf.len() as u64, self.size())?;
+        if self.0.copy_here(offset, buf) {
+            return Ok(());
+        }
+        let (sender, receiver) = channel();
+        let done = Box::new(move |read| drop(sender.send(read)));
+        self.0.read(offset, vec![0; buf.len()], done, Duration::ZERO);
+        buf.copy_from_slice(&receiver.recv().map_err(io::Error::other)??);
+        Ok(())
+    }
+
+    fn read_vectored_at(&self, offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut all = vec![0; bufs.iter().map(|buf| buf.len()).sum()];
+        self.read_at(offset, &mut all)?;
+        let mut rest = &all[..];
+        for buf in bufs {
+            let (bytes, behind) = rest.split_at(buf.len());
+            buf.copy_from_slice(bytes);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "objects of a store are read only"))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn transfers(&self) -> Option<Transfers> {
+        let Shared { object, used, .. } = &*self.0;
+        Some(Transfers {
+            requests: object.requests.load(Relaxed),
+            fetched_bytes: object.fetched.load(Relaxed),
+            used_bytes: used.load(Relaxed),
+        })
+    }
+
+    fn submit(self: Arc<Self>, offset: u64, mut buf: Vec<u8>, done: Done) {
+        if let Err(error) = check_range(offset, buf.len() as u64, self.size()) {
+            return done(Err(error));
+        }
+        if self.0.copy_here(offset, &mut buf) {
+            return done(Ok(buf));
+        }
+        let plug = self.0.queue().planner.pace.latency() / 16;
+        self.0.read(offset, buf, done, plug.min(LONGEST_PLUG));
+    }
+}
+
+/// The blocks of `len` bytes at `offset`.
+fn blocks(offset: u64, len: usize) -> Range<u64> {
+    offset / BLOCK..(offset + len as u64).div_ceil(BLOCK)
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks of the object.
+    fn count(&self) -> u64 {
+        self.object.identity.len.div_ceil(BLOCK)
+    }
+
+    /// Copies bytes of blocks that are here; `false` where one is missing.
+    fn copy_here(&self, offset: u64, buf: &mut [u8]) -> bool {
+        blocks(offset, buf.len()).all(|number| match self.here.get(&number) {
+            Some(block) => {
+                self.copy(&block, number, offset, buf);
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// Copies the bytes that a block has of `buf`, which begins at `offset`.
+    fn copy(&self, block: &Block, number: u64, offset: u64, buf: &mut [u8]) {
+        let start = (number * BLOCK).max(offset);
+        let end = (number * BLOCK + block.bytes.len() as u64).min(offset + buf.len() as u64);
+        let within = |from: u64| (start - from) as usize..(end - from) as usize;
+        let range = within(number * BLOCK);
+        const PART: usize = BLOCK as usize / 16;
+        let parts =
+            (range.start / PART..range.end.div_ceil(PART)).fold(0, |parts, part| parts | 1u16 << part);
+        let new = parts & !block.used.fetch_or(parts, Relaxed);
+        self.used.fetch_add(u64::from(new.count_ones()) * PART as u64, Relaxed);
+        buf[within(offset)].copy_from_slice(&block.bytes[range]);
+    }
+
+    /// Reads what is not all here. Requests go out after `plug`.
+    fn read(self: &Arc<Self>, offset: u64, buf: Vec<u8>, done: Done, plug: Duration) {
+        let numbers = blocks(offset, buf.len());
+        let waiting = Arc::new(Waiting { offset, state: Mutex::default() });
+        let mut here = Vec::new();
+        let mut queue = self.queue();
+        let mut missing = 0;
+        for number in numbers {
+            match self.here.get(&number) {
+                Some(block) => here.push((number, block)),
+                None => {
+                    missing += 1;
+                    queue.want(number, &waiting);
+                }
+            }
+        }
+        let must_start = !queue.wanted.is_empty();
+        // Set before the mutex is released: the blocks' arrival finds it.
+        let mut buf = buf;
+        here.iter().for_each(|(number, block)| self.copy(block, *number, offset, &mut buf));
+        if missing == 0 {
+            drop(queue);
+            return done(Ok(buf));
+        }
+        waiting.set(State { buf, missing, done });
+        drop(queue);
+        if must_start {
+            self.start(plug);
+        }
+    }
+
+    fn start(self: &Arc<Self>, plug: Duration) {
+        let shared = Arc::clone(self);
+        match runtime() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                if !plug.is_zero() {
+                    tokio::time::sleep(plug).await;
+                }
+                shared.fetch_wanted();
+            })),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Starts requests for all blocks that are wanted.
+    fn fetch_wanted(self: Arc<Self>) {
+        let mut queue = self.queue();
+        let Queue { missing, wanted, planner } = &mut *queue;
+        let wanted = std::mem::take(wanted);
+        let is_here = |number| {
+            self.here.peek(&number).is_some() || missing.contains_key(&number) && !wanted.contains(&number)
+        };
+        let runs = planner.plan(wanted.iter().copied(), self.count(), is_here);
+        for number in runs.iter().cloned().flatten() {
+            missing.entry(number).or_default();
+        }
+        drop(queue);
+        for run in runs {
+            tokio::spawn(Arc::clone(&self).fetch(run));
+        }
+    }
+
+    async fn fetch(self: Arc<Self>, run: Range<u64>) {
+        let range = run.start * BLOCK..(run.end * BLOCK).min(self.object.identity.len);
+        let fetched = {
+            let _connection = self.connections.acquire().await;
+            self.object.fetch(range).await
+        };
+        match fetched {
+            Ok(Fetched { bytes, latency, transfer }) => {
+                self.queue().planner.pace.measured(latency, transfer, bytes.len() as u64);
+                let kept = self.keep(run.start, &bytes);
+                for (number, block) in run.zip(kept) {
+                    self.tell(number, &Ok(block));
+                }
+            }
+            Err(error) => run.for_each(|number| self.tell(number, &Err(error.clone()))),
+        }
+    }
+
+    /// Keeps blocks in memory.
+    fn keep(&self, first: u64, bytes: &Bytes) -> Vec<Arc<Block>> {
+        let keep = |(number, bytes): (u64, &[u8])| {
+            // A copy: a slice would keep all of its request in memory.
+            let block = Arc::new(Block { bytes: Bytes::copy_from_slice(bytes), used: AtomicU16::default() });
+            self.here.insert(number, Arc::clone(&block));
+            block
+        };
+        (first..).zip(bytes.chunks(BLOCK as usize)).map(keep).collect()
+    }
+
+    /// Gives a block that has come, or the error, to the reads that wait for it.
+    fn tell(&self, number: u64, fetched: &Result<Arc<Block>, Error>) {
+        let waiting = self.queue().missing.remove(&number).unwrap_or_default();
+        for read in waiting {
+            match fetched {
+                Ok(block) => read.take(|offset, buf| self.copy(block, number, offset, buf)),
+                Err(error) => read.fail(error),
+            }
+        }
+    }
+
+    /// Fails all reads that wait for blocks that no request asks for.
+    fn fail(&self, error: &Error) {
+        let wanted = std::mem::take(&mut self.queue().wanted);
+        wanted.into_iter().for_each(|number| self.tell(number, &Err(error.clone())));
+    }
+}
+
+impl Queue {
+    /// Lets a read wait for a block.
+    fn want(&mut self, number: u64, read: &Arc<Waiting>) {
+        let waiting = self.missing.entry(number).or_insert_with(|| {
+            self.wanted.insert(number);
+            Vec::new()
+        });
+        waiting.push(Arc::clone(read));
+    }
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, Option<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        *self.state() = Some(state);
+    }
+
+    /// Has a block copied, and ends the read with the last one.
+    fn take(&self, copy: impl FnOnce(u64, &mut [u8])) {
+        let mut slot = self.state();
+        let Some(state) = slot.as_mut() else { return };
+        copy(self.offset, &mut state.buf);
+        state.missing -= 1;
+        if state.missing > 0 {
+            return;
+        }
+        let ended = slot.take();
+        drop(slot);
+        if let Some(State { buf, done, .. }) = ended {
+            done(Ok(buf));
+        }
+    }
+
+    /// Ends the read with an error. Blocks that come later are not for it.
+    fn fail(&self, error: &Error) {
+        let ended = self.state().take();
+        if let Some(State { done, .. }) = ended {
+            done(Err(error.to_io()));
+        }
+    }
+}

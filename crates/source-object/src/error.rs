@@ -1,0 +1,120 @@
+//! What can go wrong with an object: each message says what, where and what to do.
+
+use object_store::client::{HttpError, HttpErrorKind};
+use std::io;
+
+/// Why an object could not be opened or read.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The address makes no sense.
+    #[error(
+        "{problem}: an address is https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or az://CONTAINER/KEY"
+    )]
+    Address {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// What the store needs to know is not set, or makes no sense.
+    #[error("{problem}")]
+    Settings {
+        /// What is missing or wrong, and where to set it.
+        problem: String,
+    },
+    /// There is no such object.
+    #[error("no such object: check the name, and the bucket or container")]
+    NotFound,
+    /// The server refuses.
+    #[error("access is denied ({status}): {looked_for}")]
+    Denied {
+        /// The status of the server's answer.
+        status: &'static str,
+        /// Which credentials were used or looked for.
+        looked_for: String,
+    },
+    /// The server sends whole objects only.
+    #[error(
+        "the server sends no ranges of bytes, only the whole: download the image, or serve it by a server with ranges, as nginx"
+    )]
+    NoRanges,
+    /// There is another object under this name than at opening.
+    #[error("the object changed while it was read: {what}; read it again from the beginning")]
+    Changed {
+        /// What differs.
+        what: String,
+    },
+    /// The server's certificate, or the encryption, was not accepted.
+    #[error("TLS failed: {problem}; a certificate authority of your own is named by SSL_CERT_FILE")]
+    Tls {
+        /// Why.
+        problem: String,
+    },
+    /// The server could not be reached, or its answers were no good, also when asked again.
+    #[error("{problem}")]
+    Request {
+        /// What happened, with the number of tries.
+        problem: String,
+    },
+    /// The network could not be used at all.
+    #[error("cannot start the threads for the network: {problem}")]
+    Threads {
+        /// Why.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// What `error` of a request means. `looked_for` says which credentials were used.
+    pub(crate) fn of_request(error: &object_store::Error, looked_for: &str) -> Self {
+        use object_store::Error as Store;
+        let denied = |status| Error::Denied { status, looked_for: looked_for.to_owned() };
+        match error {
+            Store::NotFound { .. } => Error::NotFound,
+            Store::Unauthenticated { .. } => denied("401 Unauthorized"),
+            Store::PermissionDenied { .. } => denied("403 Forbidden"),
+            Store::Precondition { .. } => Error::Changed { what: "the server has another now".into() },
+            Store::NotSupported { source } if source.to_string().starts_with("Range") => Error::NoRanges,
+            _ => Self::of_chain(error),
+        }
+    }
+
+    fn of_chain(error: &object_store::Error) -> Self {
+        let root = causes(error).last().map(ToString::to_string).unwrap_or_default();
+        if root == "Received non-partial response when range requested" {
+            return Error::NoRanges;
+        }
+        if causes(error).any(|cause| tls(cause).is_some()) {
+            return Error::Tls { problem: root };
+        }
+        let kind = causes(error).find_map(|cause| cause.downcast_ref::<HttpError>()).map(HttpError::kind);
+        let what = match kind {
+            Some(HttpErrorKind::Connect) => "cannot connect to the server",
+            Some(HttpErrorKind::Timeout) => "the server does not answer in time",
+            Some(_) => "the connection failed",
+            None => "the server's answer is no good",
+        };
+        Error::Request { problem: format!("{what}, tried several times: {root}") }
+    }
+
+    /// As an error of a read.
+    pub(crate) fn to_io(&self) -> io::Error {
+        let kind = match self {
+            Error::NotFound => io::ErrorKind::NotFound,
+            Error::Denied { .. } => io::ErrorKind::PermissionDenied,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, self.clone())
+    }
+}
+
+/// The error of TLS that an error is, or has within.
+fn tls<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
+    let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error.downcast_ref().or_else(|| within?.downcast_ref())
+}
+
+/// The error and its causes.
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}

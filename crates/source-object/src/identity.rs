@@ -1,0 +1,79 @@
+//! What tells an object from another one under the same name.
+//!
+//! A strong ETag changes with every byte. Without one, length and time of change stand for it: what
+//! is replaced within the same second by as many bytes is then not noticed.
+
+use crate::Error;
+use chrono::{DateTime, Utc};
+use object_store::{GetOptions, ObjectMeta};
+use serde::{Deserialize, Serialize};
+
+/// An object as it was at opening.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectIdentity {
+    /// Its length in bytes.
+    pub len: u64,
+    /// The server's mark of the content, in its quotes; `W/` before a weak one.
+    pub etag: Option<String>,
+    /// The version, in a store that keeps several.
+    pub version: Option<String>,
+    /// When it was changed, in seconds since 1970.
+    pub modified: Option<i64>,
+}
+
+impl ObjectIdentity {
+    pub(crate) fn of(meta: &ObjectMeta) -> Self {
+        let modified = meta.last_modified.timestamp();
+        ObjectIdentity {
+            len: meta.size,
+            etag: meta.e_tag.clone(),
+            version: meta.version.clone(),
+            // A server that says no time is given 0.
+            modified: (modified != 0).then_some(modified),
+        }
+    }
+
+    fn strong_etag(&self) -> Option<&str> {
+        self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
+    }
+
+    fn modified_at(&self) -> Option<DateTime<Utc>> {
+        self.modified.and_then(|seconds| DateTime::from_timestamp(seconds, 0))
+    }
+
+    /// Adds the condition that the object is this one.
+    pub(crate) fn while_same(&self, options: GetOptions) -> GetOptions {
+        match self.strong_etag() {
+            Some(etag) => options.with_if_match(Some(etag)),
+            None => options.with_if_unmodified_since(self.modified_at()),
+        }
+    }
+
+    /// Adds the condition that the object is not this one.
+    pub(crate) fn unless_same(&self, options: GetOptions) -> GetOptions {
+        match &self.etag {
+            Some(etag) => options.with_if_none_match(Some(etag)),
+            None => options.with_if_modified_since(self.modified_at()),
+        }
+    }
+
+    /// Fails where an answer is about another object.
+    pub(crate) fn check(&self, meta: &ObjectMeta) -> Result<(), Error> {
+        let now = ObjectIdentity::of(meta);
+        let differs = |what: &str, was: String, is: String| {
+            Err(Error::Changed { what: format!("{what} was {was} and is {is}") })
+        };
+        let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
+        if self.len != now.len {
+            differs("its length", self.len.to_string(), now.len.to_string())
+        } else if self.etag != now.etag {
+            differs("its ETag", shown(&self.etag), shown(&now.etag))
+        } else if self.version != now.version {
+            differs("its version", shown(&self.version), shown(&now.version))
+        } else if self.strong_etag().is_none() && self.modified != now.modified {
+            differs("its time of change", format!("{:?}", self.modified), format!("{:?}", now.modified))
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Block devices over object stores and HTTP servers, read only.
+//!
+//! ```no_run
+//! use dentree_blockdev::BlockDevice;
+//! use dentree_source_object::{ObjectDevice, Options};
+//!
+//! let device = ObjectDevice::open("https://example.org/disk.img", &Options::default())?;
+//! let mut superblock = [0; 1024];
+//! device.read_at(1024, &mut superblock)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! An object is fetched by ranges, in blocks of 64 KiB: several in a request where the line's
+//! latency makes that worth it, each once, however many threads read it. What an object is, is
+//! fixed at opening ([`ObjectIdentity`]); where it changes, reads fail.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod address;
+mod device;
+mod error;
+mod identity;
+mod object;
+mod plan;
+mod runtime;
+
+pub use device::ObjectDevice;
+pub use error::Error;
+pub use identity::ObjectIdentity;
+
+/// How an object is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The server of the store, instead of the cloud's own: `http://127.0.0.1:9000`.
+    pub endpoint: Option<String>,
+}
+
+// The example on the crate's page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,134 @@
+//! One object of a store, as it was at opening.
+//!
+//! Each range is asked for under the condition that the object is still the same, and what comes
+//! back is compared again, as some servers know no conditions.
+
+use crate::Error;
+use crate::address::Place;
+use crate::identity::ObjectIdentity;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use object_store::{GetOptions, GetResult};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Bodies that end early are asked for this many times in all.
+const TRIES: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct Object {
+    place: Place,
+    pub(crate) identity: ObjectIdentity,
+    pub(crate) requests: AtomicU64,
+    pub(crate) fetched: AtomicU64,
+}
+
+/// The bytes of a range, and how long they took.
+pub(crate) struct Fetched {
+    pub(crate) bytes: Bytes,
+    /// From the request to the head of the answer.
+    pub(crate) latency: Duration,
+    /// From there to the end.
+    pub(crate) transfer: Duration,
+}
+
+/// What the first request to an object has brought.
+pub(crate) enum First {
+    /// The object's beginning.
+    Bytes(Bytes),
+    /// The object is still the one that was known.
+    Unchanged,
+}
+
+impl Object {
+    /// Asks for the object's first `len` bytes, where it is not the one that is `known`. The places
+    /// are tried in order, where access is denied.
+    pub(crate) async fn open(
+        places: Vec<Place>,
+        len: u64,
+        known: Option<&ObjectIdentity>,
+    ) -> Result<(Self, First), Error> {
+        let mut refusal = None;
+        for place in places {
+            match Self::open_at(place, len, known).await {
+                Err(error @ Error::Denied { .. }) => refusal = refusal.or(Some(error)),
+                // The machine has no role: the first refusal says more.
+                Err(error) => return Err(refusal.unwrap_or(error)),
+                opened => return opened,
+            }
+        }
+        Err(refusal.unwrap_or(Error::NotFound))
+    }
+
+    async fn open_at(place: Place, len: u64, known: Option<&ObjectIdentity>) -> Result<(Self, First), Error> {
+        let mut options = GetOptions::new().with_range(Some(0..len));
+        if let Some(known) = known {
+            options = known.unless_same(options);
+        }
+        let opened = place.store.get_opts(&place.path, options).await;
+        let object = |place, identity| Object {
+            place,
+            identity,
+            requests: AtomicU64::new(1),
+            fetched: AtomicU64::default(),
+        };
+        let result = match (opened, known) {
+            (Ok(result), _) => result,
+            (Err(object_store::Error::NotModified { .. }), Some(known)) => {
+                return Ok((object(place, known.clone()), First::Unchanged));
+            }
+            (Err(error), _) => return Err(Error::of_request(&error, &place.credentials)),
+        };
+        let object = object(place, ObjectIdentity::of(&result.meta));
+        let range = result.range.clone();
+        let bytes = match object.body(result, &range).await {
+            Ok(bytes) => bytes,
+            Err(_) => object.fetch(range).await?.bytes,
+        };
+        Ok((object, First::Bytes(bytes)))
+    }
+
+    /// Fetches a range, again where an answer is cut off.
+    pub(crate) async fn fetch(&self, range: Range<u64>) -> Result<Fetched, Error> {
+        let mut failed = None;
+        for _ in 0..TRIES {
+            match self.fetch_once(range.clone()).await {
+                Err(error @ Error::Request { .. }) => failed = Some(error),
+                fetched => return fetched,
+            }
+        }
+        Err(failed.unwrap_or(Error::NotFound))
+    }
+
+    async fn fetch_once(&self, range: Range<u64>) -> Result<Fetched, Error> {
+        let began = Instant::now();
+        self.requests.fetch_add(1, Relaxed);
+        let options = self.identity.while_same(GetOptions::new().with_range(Some(range.clone())));
+        let result = self.place.store.get_opts(&self.place.path, options).await;
+        let result = result.map_err(|error| Error::of_request(&error, &self.place.credentials))?;
+        self.identity.check(&result.meta)?;
+        let latency = began.elapsed();
+        let bytes = self.body(result, &range).await?;
+        Ok(Fetched { bytes, latency, transfer: began.elapsed() - latency })
+    }
+
+    async fn body(&self, result: GetResult, range: &Range<u64>) -> Result<Bytes, Error> {
+        let wanted = range.end - range.start;
+        let mut bytes = BytesMut::with_capacity(usize::try_from(wanted).unwrap_or_default());
+        let mut parts = result.into_stream();
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(|error| Error::of_request(&error, &self.place.credentials))?;
+            self.fetched.fetch_add(part.len() as u64, Relaxed);
+            bytes.extend_from_slice(&part);
+            if bytes.len() as u64 > wanted {
+                break;
+            }
+        }
+        if bytes.len() as u64 == wanted {
+            return Ok(bytes.freeze());
+        }
+        let problem = format!("the server sent {} bytes or more where {wanted} were asked for", bytes.len());
+        Err(Error::Request { problem })
+    }
+}

@@ -1,0 +1,162 @@
+//! Which blocks to fetch in which requests: pure functions of numbers.
+//!
+//! A request costs its latency, whatever its length. So as much is fetched with it as the line
+//! carries in that time, within limits, and blocks with a small gap between them share a request.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+/// The unit of fetching and caching, in bytes.
+pub(crate) const BLOCK: u64 = 64 << 10;
+/// Blocks of the first request: superblock and group descriptors.
+pub(crate) const FIRST: u64 = 4;
+/// Most blocks around one that is wanted by itself.
+const WIDEST: u64 = 4;
+/// Most blocks between two that share a request.
+const LARGEST_GAP: u64 = 16;
+/// Most blocks of a request.
+const LONGEST: u64 = 64;
+/// Most sequential readers that are recognised.
+const READERS: usize = 16;
+
+/// What the line does, as measured.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Pace {
+    latency: f64,
+    bytes_per_second: f64,
+}
+
+impl Pace {
+    /// Takes a request into account: the last few count.
+    pub(crate) fn measured(&mut self, latency: Duration, transfer: Duration, len: u64) {
+        let mean = |old: f64, new: f64| if old == 0.0 { new } else { old * 0.75 + new * 0.25 };
+        self.latency = mean(self.latency, latency.as_secs_f64());
+        // A short transfer is in the buffers of the line, and measures them.
+        if len >= BLOCK {
+            let seconds = transfer.as_secs_f64().max(1e-5);
+            self.bytes_per_second = mean(self.bytes_per_second, len as f64 / seconds);
+        }
+    }
+
+    /// Blocks that the line carries in the time that a request costs.
+    fn blocks_per_request(&self) -> u64 {
+        (self.latency * self.bytes_per_second) as u64 / BLOCK
+    }
+
+    pub(crate) fn latency(&self) -> Duration {
+        Duration::from_secs_f64(self.latency)
+    }
+}
+
+/// Plans requests; remembers where sequential readers are.
+#[derive(Debug, Default)]
+pub(crate) struct Planner {
+    pub(crate) pace: Pace,
+    /// Where the last requests ended, and how many blocks they had.
+    ends: VecDeque<(u64, u64)>,
+}
+
+impl Planner {
+    /// Requests for `wanted`, which ascends, of an object of `count` blocks. Blocks for which
+    /// `is_here` holds are fetched only where they lie in a gap.
+    pub(crate) fn plan(
+        &mut self,
+        wanted: impl IntoIterator<Item = u64>,
+        count: u64,
+        is_here: impl Fn(u64) -> bool,
+    ) -> Vec<Range<u64>> {
+        let gap = self.pace.blocks_per_request().clamp(1, LARGEST_GAP);
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for block in wanted {
+            match runs.last_mut() {
+                Some(run) if block < run.end => {}
+                Some(run) if block <= run.end + gap && block + 1 - run.start <= LONGEST => {
+                    run.end = block + 1
+                }
+                _ => runs.push(self.widen(block, count, &is_here)),
+            }
+        }
+        for run in &runs {
+            if self.ends.len() == READERS {
+                self.ends.pop_front();
+            }
+            self.ends.push_back((run.end, run.end - run.start));
+        }
+        runs
+    }
+
+    /// A request for a block: after a request that ended there twice as long as that one, else the
+    /// aligned window around it.
+    fn widen(&mut self, block: u64, count: u64, is_here: impl Fn(u64) -> bool) -> Range<u64> {
+        let before = self.ends.iter().position(|(end, _)| *end == block);
+        let mut run = match before.and_then(|at| self.ends.remove(at)) {
+            Some((_, len)) => block..block + (2 * len).min(LONGEST),
+            None => {
+                let width = self.pace.blocks_per_request().clamp(1, WIDEST).next_power_of_two();
+                let start = block - block % width;
+                start..start + width
+            }
+        };
+        run.end = run.end.min(count);
+        while is_here(run.start) && run.start < block {
+            run.start += 1;
+        }
+        while run.end > block + 1 && is_here(run.end - 1) {
+            run.end -= 1;
+        }
+        run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planner(blocks_per_request: u64) -> Planner {
+        let mut planner = Planner::default();
+        let len = blocks_per_request * BLOCK * 100;
+        planner.pace.measured(Duration::from_millis(10), Duration::from_secs(1), len);
+        planner
+    }
+
+    #[test]
+    fn neighbours_share_a_request_and_far_blocks_do_not() {
+        let plan = planner(2).plan([10, 12, 15, 40], 100, |_| false);
+        assert_eq!(plan, [10..16, 40..42]);
+    }
+
+    #[test]
+    fn a_line_that_carries_little_in_its_latency_is_asked_for_single_blocks() {
+        assert_eq!(planner(0).plan([9], 100, |_| false), [9..10]);
+        assert_eq!(planner(100).plan([9], 100, |_| false), [8..12]);
+    }
+
+    #[test]
+    fn a_sequential_reader_is_given_twice_as_much_each_time() {
+        let mut planner = planner(0);
+        let mut at = 20;
+        let mut lengths = Vec::new();
+        for _ in 0..9 {
+            let plan = planner.plan([at], 1000, |_| false);
+            lengths.push(plan[0].end - plan[0].start);
+            at = plan[0].end;
+        }
+        assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+    }
+
+    #[test]
+    fn the_window_leaves_out_what_is_here_and_ends_with_the_object() {
+        let plan =
+            |wanted, count, here: &[u64]| planner(8).plan([wanted], count, |block| here.contains(&block));
+        assert_eq!(plan(5, 100, &[4, 7]), [5..7]);
+        assert_eq!(plan(9, 10, &[]), [8..10]);
+    }
+
+    #[test]
+    fn no_request_is_longer_than_the_limit() {
+        for run in planner(8).plan(0..1000, 1000, |_| false) {
+            assert!(run.end - run.start <= LONGEST);
+        }
+    }
+}
