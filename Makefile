@@ -65,6 +65,7 @@ fuzz:
 crash:
 	@tools/setup test
 	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults --test xattr_power_cuts --test one_directory \
+		--test nbd_power_cuts \
 		-- --ignored --nocapture
 	cargo test --release --quiet -p dentree-dcache --test oracle -- --ignored --nocapture
 

@@ -53,10 +53,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-vfs",
         ],
     ),
-    ("dentree-source", &["dentree-blockdev", "dentree-source-object"]),
+    ("dentree-source", &["dentree-blockdev", "dentree-source-nbd", "dentree-source-object"]),
+    ("dentree-source-nbd", &["dentree-blockdev"]),
     ("dentree-source-object", &["dentree-blockdev"]),
     ("dentree-sync", &[]),
-    ("dentree-testing", &[]),
+    ("dentree-testing", &["dentree-blockdev"]),
     ("xtask", &[]),
 ];
 

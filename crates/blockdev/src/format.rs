@@ -1,5 +1,6 @@
 //! What a device holds that is no ext file system: the formats that people mistake for a raw image,
-//! by their magic numbers, each with the command that opens it today.
+//! by their magic numbers, each with the program that serves it as one, or the command that opens
+//! it.
 //!
 //! The table is ours: crates that know file types know archives, and not LUKS, LVM, EWF or the file
 //! systems.
@@ -9,18 +10,29 @@ use std::io;
 
 use crate::BlockDevice;
 
-/// A format that is recognised and not read.
+/// A format that is recognised and not read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// What people call it, with its article.
     pub name: &'static str,
     /// What leads to a raw image, or to its files.
     pub remedy: &'static str,
+    /// What serves it as a raw image.
+    pub engine: Option<Engine>,
+}
+
+/// A program that reads a format and serves what is in it over NBD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// qemu-nbd, with its name of the format.
+    QemuNbd(&'static str),
+    /// nbdkit, with the filter that unpacks the format.
+    Nbdkit(&'static str),
 }
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Format { name, remedy } = self;
+        let Format { name, remedy, .. } = self;
         write!(f, "{name}, not an ext2, ext3 or ext4 file system: {remedy}")
     }
 }
@@ -29,7 +41,21 @@ impl fmt::Display for Format {
 type Magic = (u64, &'static [u8], Format);
 
 const fn magic(at: u64, bytes: &'static [u8], name: &'static str, remedy: &'static str) -> Magic {
-    (at, bytes, Format { name, remedy })
+    (at, bytes, Format { name, remedy, engine: None })
+}
+
+/// A format of virtual machines, by the name that qemu-nbd has for it.
+const fn disk(at: u64, bytes: &'static [u8], format: &'static str, name: &'static str) -> Magic {
+    (at, bytes, Format { name, remedy: CONVERT, engine: Some(Engine::QemuNbd(format)) })
+}
+
+const fn packed(
+    bytes: &'static [u8],
+    filter: &'static str,
+    name: &'static str,
+    remedy: &'static str,
+) -> Magic {
+    (0, bytes, Format { name, remedy, engine: Some(Engine::Nbdkit(filter)) })
 }
 
 const CONVERT: &str = "`qemu-img convert -O raw FILE disk.img` (package qemu-utils) makes a raw image of it";
@@ -39,13 +65,13 @@ const KERNEL: &str = "`mount -o loop,ro FILE DIR` as root reads it";
 
 /// In this order: an ISO image may begin as anything.
 const MAGICS: &[Magic] = &[
-    magic(0, b"QFI\xfb", "a qcow2 disk image", CONVERT),
-    magic(0, b"KDMV", "a VMDK disk image", CONVERT),
-    magic(0, b"COWD", "a VMDK disk image", CONVERT),
-    magic(0, b"# Disk DescriptorFile", "the description of a VMDK disk image", CONVERT),
-    magic(0x40, &[0x7f, 0x10, 0xda, 0xbe], "a VDI disk image", CONVERT),
-    magic(0, b"vhdxfile", "a VHDX disk image", CONVERT),
-    magic(0, b"conectix", "a VHD disk image", CONVERT),
+    disk(0, b"QFI\xfb", "qcow2", "a qcow2 disk image"),
+    disk(0, b"KDMV", "vmdk", "a VMDK disk image"),
+    disk(0, b"COWD", "vmdk", "a VMDK disk image"),
+    disk(0, b"# Disk DescriptorFile", "vmdk", "the description of a VMDK disk image"),
+    disk(0x40, &[0x7f, 0x10, 0xda, 0xbe], "vdi", "a VDI disk image"),
+    disk(0, b"vhdxfile", "vhdx", "a VHDX disk image"),
+    disk(0, b"conectix", "vpc", "a VHD disk image"),
     magic(
         0,
         &[0x3a, 0xff, 0x26, 0xed],
@@ -54,8 +80,8 @@ const MAGICS: &[Magic] = &[
     ),
     magic(0, b"EVF\x09\x0d\x0a\xff\x00", "an EWF (EnCase) image", EWF),
     magic(0, b"EVF2\x0d\x0a\x81\x00", "an EWF (EnCase) image, version 2", EWF),
-    magic(0, &[0x1f, 0x8b], "compressed by gzip", "`gzip -dc FILE > disk.img` unpacks it"),
-    magic(0, b"\xfd7zXZ\x00", "compressed by xz", "`xz -dc FILE > disk.img` unpacks it"),
+    packed(&[0x1f, 0x8b], "gzip", "compressed by gzip", "`gzip -dc FILE > disk.img` unpacks it"),
+    packed(b"\xfd7zXZ\x00", "xz", "compressed by xz", "`xz -dc FILE > disk.img` unpacks it"),
     magic(0, &[0x28, 0xb5, 0x2f, 0xfd], "compressed by zstd", "`zstd -dc FILE > disk.img` unpacks it"),
     magic(0, &[0x04, 0x22, 0x4d, 0x18], "compressed by lz4", "`lz4 -dc FILE > disk.img` unpacks it"),
     magic(0, b"BZh", "compressed by bzip2", "`bzip2 -dc FILE > disk.img` unpacks it"),

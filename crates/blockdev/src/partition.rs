@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::format::recognise;
 use crate::listing::{Listing, Partition};
 use crate::table::partitions;
-use crate::{BlockDevice, Error, Slice};
+use crate::{BlockDevice, Error, Format, Slice};
 
 /// Which part of a device holds the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,15 +73,20 @@ fn listing(device: &dyn BlockDevice, partitions: Vec<Partition>) -> Result<Listi
     partitions.into_iter().map(with_format).collect::<Result<_, _>>().map(Listing)
 }
 
+/// The known format, other than ext, that begins at byte `start`.
+///
+/// # Errors
+/// [`Error::Read`].
+pub fn foreign(device: &dyn BlockDevice, start: u64) -> Result<Option<Format>, Error> {
+    if is_ext(device, start)? {
+        return Ok(None);
+    }
+    recognise(device, start).map_err(Error::Read)
+}
+
 /// Fails where what begins at `start` is of a known format and no ext file system.
 fn refuse_foreign(device: &dyn BlockDevice, start: u64) -> Result<(), Error> {
-    if is_ext(device, start)? {
-        return Ok(());
-    }
-    match recognise(device, start).map_err(Error::Read)? {
-        Some(format) => Err(Error::Foreign { format }),
-        None => Ok(()),
-    }
+    foreign(device, start)?.map_or(Ok(()), |format| Err(Error::Foreign { format }))
 }
 
 /// Opens a partition up to the end of the device: an image may be cut short.

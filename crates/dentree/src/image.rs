@@ -113,13 +113,7 @@ pub(crate) fn open_part(
     access: Access,
 ) -> Result<(Arc<MeteredDevice>, Arc<dyn BlockDevice>), Problem> {
     let label = escape::terminal(file.as_bytes()).into_owned();
-    let disk: Arc<dyn BlockDevice> = match address(file) {
-        Some(address) => open_address(address, options, access)?,
-        None => {
-            Arc::new(open_device(Path::new(file), access).map_err(|error| device_problem(&label, &error))?)
-        }
-    };
-    let device = Arc::new(MeteredDevice::new(disk));
+    let device = Arc::new(MeteredDevice::new(open_device(file, options, access)?));
     let choice = match (options.partition, options.offset) {
         (Some(number), _) => Choice::Partition(number),
         (None, Some(offset)) => Choice::Offset(offset),
@@ -135,18 +129,29 @@ pub(crate) fn address(file: &OsStr) -> Option<&str> {
     file.to_str().filter(|name| dentree_source::scheme(name).is_some())
 }
 
-fn open_address(address: &str, options: &Global, access: Access) -> Result<Arc<dyn BlockDevice>, Problem> {
-    let within = dentree_source::Options { access, endpoint: options.endpoint.clone() };
-    dentree_source::open(address, &within).map_err(|error| {
-        use dentree_source::Error::{NotBuilt, ReadOnly, Scheme};
-        let is_unsupported = matches!(error, NotBuilt { .. } | ReadOnly { .. } | Scheme { .. });
-        let status = if is_unsupported { Status::Unsupported } else { Status::Failed };
-        Problem::new(escape::terminal(address.as_bytes()), status, error.to_string())
+/// Opens an address or a local file, which may be of a format that another program reads.
+fn open_device(name: &OsStr, options: &Global, access: Access) -> Result<Arc<dyn BlockDevice>, Problem> {
+    let label = escape::terminal(name.as_bytes()).into_owned();
+    let opened = match address(name) {
+        Some(address) => {
+            let within = dentree_source::Options { access, endpoint: options.endpoint.clone() };
+            dentree_source::open(address, &within)
+        }
+        None => open_file(Path::new(name), access)
+            .map_err(dentree_source::Error::from)
+            .and_then(|file| dentree_source::open_file(file, access)),
+    };
+    opened.map_err(|error| match error {
+        dentree_source::Error::File(error) => device_problem(&label, &error),
+        error => {
+            let status = if error.is_unsupported() { Status::Unsupported } else { Status::Failed };
+            Problem::new(&*label, status, without_label(&label, &error.to_string()))
+        }
     })
 }
 
-/// Opens a local device. Waits a few seconds for a process that is closing the image.
-pub(crate) fn open_device(path: &Path, access: Access) -> Result<FileDevice, dentree_blockdev::Error> {
+/// Opens a local file. Waits a few seconds for a process that is closing the image.
+pub(crate) fn open_file(path: &Path, access: Access) -> Result<FileDevice, dentree_blockdev::Error> {
     const TIMEOUT: Duration = Duration::from_secs(5);
     const QUIET_PERIOD: Duration = Duration::from_millis(300);
     const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -197,8 +202,7 @@ fn device_and_inode(file: &OsStr) -> Option<(u64, u64)> {
 
 fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
     let message = error.to_string();
-    // Messages that begin with the file's name need no label.
-    let message = message.strip_prefix(at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));
+    let message = without_label(at, &message);
     let status = match error {
         dentree_blockdev::Error::PartitionTable { .. } => Status::Damaged,
         dentree_blockdev::Error::SeveralExt { .. } => Status::Usage,
@@ -208,6 +212,11 @@ fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
         _ => Status::Failed,
     };
     Problem::new(at, status, message)
+}
+
+/// A message without the name that it begins with.
+fn without_label<'a>(label: &str, message: &'a str) -> &'a str {
+    message.strip_prefix(label).map_or(message, |rest| rest.trim_start_matches([':', ' ']))
 }
 
 /// A path in an opened image.
@@ -470,7 +479,8 @@ fn address_end(address: &str) -> usize {
 }
 
 /// Whether `argument`, which may also be a local path, names a path in an image: an existing file
-/// before the colon, or nothing there and a colon with a slash.
+/// before the colon, or nothing there and a colon with a slash. The address of a device always
+/// does.
 pub(crate) fn names_image(argument: &OsStr) -> bool {
     let (file, _) = split(argument, |file| file.exists());
     let has_path = file.len() < argument.len();
@@ -528,6 +538,22 @@ mod tests {
             ("nbd+unix:///disk?socket=/run/x:/etc", "nbd+unix:///disk?socket=/run/x", "/etc"),
         ] {
             assert_eq!(split_with(argument, &["https", "s3"]), pair(image, path), "{argument}");
+        }
+    }
+
+    #[test]
+    fn the_path_of_an_address_begins_after_its_last_colon_and_slash() {
+        for (address, path) in [
+            ("nbd://h:10809/export", ""),
+            ("nbd://h:10809/export", ":/etc/x"),
+            ("nbd://[::1]/e", ":/"),
+            ("nbd+unix:///?socket=/tmp/s", ":/etc"),
+            ("nbd+unix:///e?socket=/tmp/a:/b", ":/etc"),
+            ("nbd://h/e", ":<12>"),
+        ] {
+            let expected = pair(address, if path.is_empty() { "/" } else { &path[1..] });
+            let (file, found) = split_with(&format!("{address}{path}"), &["nbd"]);
+            assert_eq!((file, found.replace("/<", "<")), expected);
         }
     }
 

@@ -25,10 +25,12 @@ fn runs(dir: &Path, command: &str) -> bool {
     }
 }
 
-/// The message about a file, without the program's name; the exit status says that it cannot be
-/// read.
+/// The message about a file where no other program is installed; the exit status says that it
+/// cannot be read.
 fn refusal(file: &str) -> String {
-    let output = dentree(["ls", file]);
+    let program =
+        Command::new(env!("CARGO_BIN_EXE_dentree")).args(["ls", file]).env("PATH", "/nowhere").output();
+    let output = program.unwrap();
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{file}: {message}");
     assert!(!message.contains("os error") && message.lines().count() == 1, "{message}");

@@ -3,8 +3,8 @@
 //! The page works without scripts; one small script of its own makes the filter answer while one
 //! types. Style and script stand in the page and are allowed by their digests; nothing else is, so
 //! that a name that gets through as HTML after all can do nothing. A directory of any size is shown
-//! a page at a time, and no more than a page of it is kept in memory while it is read. To sort it by
-//! size or time every inode of it is read, which is refused beyond [`SORTED`] entries.
+//! a page at a time, and no more than a page of it is kept in memory while it is read. To sort it
+//! by size or time every inode of it is read, which is refused beyond [`SORTED`] entries.
 
 use crate::site::{Site, WHO};
 use crate::sort::{By, Key, Sort};

@@ -109,7 +109,9 @@ impl Planner {
     }
 }
 
+// A plan is a list of ranges, of one as well.
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
 

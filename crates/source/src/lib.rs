@@ -9,11 +9,14 @@
 //! ```
 //!
 //! # Features
-//! `object-stores`: `https`, `http`, `s3`, `gs` and `az`, read only.
+//! `object-stores`: `https`, `http`, `s3`, `gs` and `az`, read only. `nbd`: `nbd`, `nbds` and both
+//! with `+unix`, and local files of other formats by [`open_file`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-use dentree_blockdev::{Access, BlockDevice};
+#[cfg(feature = "nbd")]
+use dentree_blockdev::foreign;
+use dentree_blockdev::{Access, BlockDevice, FileDevice};
 use std::sync::Arc;
 
 /// How an image is opened.
@@ -54,10 +57,31 @@ pub enum Error {
         /// What stands before `://`.
         scheme: String,
     },
+    /// The local file.
+    #[error(transparent)]
+    File(#[from] dentree_blockdev::Error),
+    /// The NBD server, or the program that serves another format.
+    #[cfg(feature = "nbd")]
+    #[error(transparent)]
+    Nbd(#[from] dentree_source_nbd::Error),
     /// The object store or server.
     #[cfg(feature = "object-stores")]
     #[error(transparent)]
     Object(#[from] dentree_source_object::Error),
+}
+
+impl Error {
+    /// Whether another build, another program or a local copy opens it.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Error::File(_) => false,
+            Error::Scheme { .. } | Error::NotBuilt { .. } | Error::ReadOnly { .. } => true,
+            #[cfg(feature = "nbd")]
+            Error::Nbd(error) => matches!(error, dentree_source_nbd::Error::Missing { .. }),
+            #[cfg(feature = "object-stores")]
+            Error::Object(_) => false,
+        }
+    }
 }
 
 type Open = fn(&str, &Options) -> Result<Arc<dyn BlockDevice>, Error>;
@@ -71,15 +95,26 @@ struct Family {
     open: Option<Open>,
 }
 
-const FAMILIES: &[Family] = &[Family {
-    schemes: &["https", "http", "s3", "gs", "az"],
-    feature: "object-stores",
-    writable: false,
-    #[cfg(feature = "object-stores")]
-    open: Some(object),
-    #[cfg(not(feature = "object-stores"))]
-    open: None,
-}];
+const FAMILIES: &[Family] = &[
+    Family {
+        schemes: &["https", "http", "s3", "gs", "az"],
+        feature: "object-stores",
+        writable: false,
+        #[cfg(feature = "object-stores")]
+        open: Some(object),
+        #[cfg(not(feature = "object-stores"))]
+        open: None,
+    },
+    Family {
+        schemes: &["nbd", "nbds", "nbd+unix", "nbds+unix"],
+        feature: "nbd",
+        writable: true,
+        #[cfg(feature = "nbd")]
+        open: Some(nbd),
+        #[cfg(not(feature = "nbd"))]
+        open: None,
+    },
+];
 
 /// What stands before the `://` of an address; `None` for a local name.
 pub fn scheme(name: &str) -> Option<&str> {
@@ -106,9 +141,31 @@ pub fn open(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Er
     open(address, options)
 }
 
+/// Opens a local file; one of another format, where this build can, through the program that reads
+/// it.
+///
+/// # Errors
+/// See [`Error`].
+#[cfg_attr(not(feature = "nbd"), allow(unused_variables))]
+pub fn open_file(file: FileDevice, access: Access) -> Result<Arc<dyn BlockDevice>, Error> {
+    #[cfg(feature = "nbd")]
+    if let Some(format) = foreign(&file, 0)?
+        && let Some(engine) = format.engine
+    {
+        return Ok(Arc::new(dentree_source_nbd::open_foreign(file, &format, engine, access)?));
+    }
+    Ok(Arc::new(file))
+}
+
 /// All schemes, for a message.
 fn known() -> String {
     FAMILIES.iter().flat_map(|family| family.schemes).copied().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(feature = "nbd")]
+fn nbd(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Error> {
+    use dentree_source_nbd::{NbdDevice, Patience};
+    Ok(Arc::new(NbdDevice::open(&address.parse()?, options.access, Patience::default())?))
 }
 
 #[cfg(feature = "object-stores")]

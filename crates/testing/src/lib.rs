@@ -19,9 +19,13 @@
 
 mod global;
 mod mounts;
+mod nbd;
+mod nbd_export;
 
 pub use global::{DeviceForAll, Global, device_for_all, drop_caches};
 pub use mounts::{LoopDevice, LoopMount, MountPoint, detach, is_mount_point, unmount};
+pub use nbd::NbdServer;
+pub use nbd_export::{Cut, NbdExport, nbd_greet};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -2,8 +2,9 @@
 //!
 //! It reads two dependent cache lines, bucket and record; the dentry is touched for the reference
 //! alone. The entry was linked from the load of its sequence count until the comparison (G1). A
-//! miss is valid only if the bucket is unchanged, as a split may have moved the entry. In a complete
-//! directory, whose record is unchanged too, the name then does not exist (G2). Nothing waits (G3).
+//! miss is valid only if the bucket is unchanged, as a split may have moved the entry. In a
+//! complete directory, whose record is unchanged too, the name then does not exist (G2). Nothing
+//! waits (G3).
 
 use crate::core::Core;
 use crate::hash::name::Name;

@@ -185,7 +185,7 @@ impl Source for Local<'_> {
         let read = || -> io::Result<blake3::Hash> {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = File::from(rustix::fs::openat(file.parent()?, &*file.name, flags, Mode::empty())?);
-            sum_up(&file, &self.progress)
+            sum_up(&file, self.progress)
         };
         self.or_report(path, read())
     }

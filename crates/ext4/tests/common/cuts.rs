@@ -52,7 +52,7 @@ fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors
 /// The superblock's 1024 bytes survive or vanish together: its checksum is in the second of two
 /// sectors, the flag for journal recovery in the first. ext4 relies on disks with sectors of 4 KiB,
 /// as most are; otherwise `e2fsck` has the backups.
-fn left(replay: &mut Replay<'_>, cut: usize, survivors: Survivors) -> Vec<u8> {
+pub fn left(replay: &mut Replay<'_>, cut: usize, survivors: Survivors) -> Vec<u8> {
     replay.image_where(cut, |step, sector| survivors.has(step, if sector == 3 { 2 } else { sector }))
 }
 
@@ -68,10 +68,10 @@ fn put(path: &Path, image: &[u8]) {
 }
 
 /// Checks the image that a cut leaves after every way to recover it.
-fn check<W: Work>(run: &Run<W>, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), String> {
+pub fn check(work: &impl Work, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), String> {
     let compare = |fs: dentree_ext4::Result<Ext4>, what: &str| {
         let fs = fs.map_err(|error| format!("{what}: {error}"))?;
-        run.work.compare(fs, cut).map_err(|text| format!("{what}: {text}"))
+        work.compare(fs, cut).map_err(|text| format!("{what}: {text}"))
     };
     let theirs = scratch.join("theirs");
     put(&theirs, &image);
@@ -95,7 +95,7 @@ fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String>
     let mut problems = Vec::new();
     for &(cut, survivors) in cuts {
         let image = left(&mut replay, cut, survivors);
-        if let Err(problem) = check(run, image, cut, scratch.path()) {
+        if let Err(problem) = check(&run.work, image, cut, scratch.path()) {
             let kept = tempfile::Builder::new().prefix("dentree-power-cut-").suffix(".img").tempfile();
             let (_, kept) = kept.unwrap().keep().unwrap();
             put(&kept, &left(&mut replay, cut, survivors));

@@ -14,7 +14,7 @@ mod time;
 
 use crate::args::{MkfsArgs, UuidArg};
 use crate::command::tar::layers::{Amount, Layers};
-use crate::image::{Session, open_device};
+use crate::image::{Session, open_file};
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
 use crate::progress::{Progress, Total};
@@ -305,7 +305,7 @@ impl ImagePath<'_> {
         if found.len() > 0 && !force {
             return Err(self.problem(Status::Failed, "exists and is not empty; --force replaces it"));
         }
-        let device = open_device(self.image, Access::ReadWrite);
+        let device = open_file(self.image, Access::ReadWrite);
         let at = self.image.display().to_string();
         device.map(|device| Some((device, found))).map_err(|error| {
             let message = error.to_string();

@@ -1,0 +1,193 @@
+//! The connection to a server, across its losses: requests that wait for their replies.
+//!
+//! Two threads belong to a device. The *sender* sends queued requests; the *keeper* reads replies
+//! and, when the connection is lost, makes a new one (`keeper.rs`). Callers only queue requests. So
+//! replies are read whatever a server does not take, and no callback waits for the socket.
+//!
+//! | state                                    | protected by                                    |
+//! |------------------------------------------|-------------------------------------------------|
+//! | waiting requests, queue, log, the link   | `state` (a leaf)                                |
+//! | the reading half of a socket             | the keeper alone                                |
+//! | the writing half of a socket             | the sender alone once its link is published     |
+//!
+//! # Guarantees
+//! - N1: each request ends once, with its reply or an error. A request whose connection is lost is
+//!   sent again; after [`MOST_LOSSES`] connections it fails, as it may be what ends the server.
+//! - N2: after a lost connection every write of the log is acknowledged again before any request
+//!   that waits is sent: no read sees content from before an acknowledged write.
+//! - N3: a flush takes writes from the log that were in it when the flush was queued, and none
+//!   before the flush is acknowledged.
+//! - N4: what the server sends is read into buffers of the size that was asked for. A reply that is
+//!   too long, of unknown kind or to an unknown request ends the device.
+//! - N5: no write is sent again where the server may still make it later, and so undo a newer one.
+//!   A server that closes a connection makes no more of its requests. One that does not answer may:
+//!   a time limit that is exceeded with a write in flight ends the device.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufWriter, Write};
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::Patience;
+use crate::greeting::Export;
+use crate::request::Request;
+use crate::stream::Socket;
+use crate::wire::{self, Command};
+use crate::write_log::WriteLog;
+
+/// Connections that may be lost under one request.
+pub(crate) const MOST_LOSSES: u32 = 10;
+
+pub(crate) struct Connection {
+    pub(crate) export: Export,
+    pub(crate) patience: Patience,
+    state: Mutex<State>,
+    /// Something to send, or the end.
+    pub(crate) work: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// By cookie, so in the order of arrival.
+    pub(crate) waiting: BTreeMap<u64, Request>,
+    queue: VecDeque<u64>,
+    next_cookie: u64,
+    pub(crate) log: WriteLog,
+    link: Option<Link>,
+    /// Why the link was given up by the sender.
+    send_error: Option<io::Error>,
+    pub(crate) end: Option<End>,
+}
+
+/// The sending side of the present connection.
+#[derive(Clone)]
+struct Link {
+    writer: Arc<Mutex<Box<dyn Write + Send>>>,
+    socket: Arc<Socket>,
+}
+
+/// Why a device takes no more requests.
+pub(crate) enum End {
+    /// It is dropped.
+    Closed,
+    /// The server is gone or hostile.
+    Failed(io::ErrorKind, String),
+}
+
+impl End {
+    pub(crate) fn error(&self) -> io::Error {
+        match self {
+            End::Closed => io::Error::new(io::ErrorKind::NotConnected, "the device was closed"),
+            End::Failed(kind, text) => io::Error::new(*kind, text.clone()),
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(export: Export, patience: Patience) -> Self {
+        Connection { export, patience, state: Mutex::default(), work: Condvar::new() }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a request. It ends by its callback.
+    pub(crate) fn start(&self, mut request: Request) {
+        let mut state = self.lock();
+        if let Some(end) = &state.end {
+            let error = end.error();
+            drop(state);
+            return request.fail(error);
+        }
+        request.covers = state.log.end();
+        let cookie = state.next_cookie;
+        state.next_cookie += 1;
+        state.waiting.insert(cookie, request);
+        state.queue.push_back(cookie);
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Takes no more requests. Those that wait end with an error.
+    pub(crate) fn finish(&self, end: End) {
+        let mut state = self.lock();
+        let error = state.end.get_or_insert(end).error();
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        self.work.notify_all();
+        for request in waiting.into_values() {
+            request.fail(io::Error::new(error.kind(), error.to_string()));
+        }
+    }
+
+    /// Sends over a new connection from now on: at first all that waits.
+    pub(crate) fn publish(&self, writer: Box<dyn Write + Send>, socket: Socket) {
+        let mut state = self.lock();
+        state.queue = state.waiting.keys().copied().collect();
+        state.link = Some(Link { writer: Arc::new(Mutex::new(writer)), socket: Arc::new(socket) });
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Gives up a lost connection. Returns why the sender lost it, if it was the sender.
+    pub(crate) fn retract(&self) -> Option<io::Error> {
+        let mut state = self.lock();
+        if let Some(link) = state.link.take() {
+            link.socket.shut_down();
+        }
+        state.send_error.take()
+    }
+
+    /// Sends what is queued, until the device ends.
+    pub(crate) fn send_requests(&self) {
+        let mut state = self.lock();
+        while state.end.is_none() {
+            let Some(link) = state.link.clone().filter(|_| !state.queue.is_empty()) else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let queue = mem::take(&mut state.queue);
+            let requests = queue.into_iter().filter_map(|cookie| Some((cookie, state.waiting.get(&cookie)?)));
+            let frames: Vec<Frame> =
+                requests.map(|(cookie, request)| (request.header(cookie), request.data.clone())).collect();
+            drop(state);
+            let sent = link.send(&frames);
+            state = self.lock();
+            if let Err(error) = sent
+                && state.link.as_ref().is_some_and(|present| Arc::ptr_eq(&present.writer, &link.writer))
+            {
+                // The keeper meets the end of the socket, and makes another connection.
+                state.send_error = Some(error);
+                state.link = None;
+                link.socket.shut_down();
+            }
+        }
+        let link = state.link.take();
+        drop(state);
+        if let Some(link) = link {
+            // A server that is gone misses nothing.
+            let _ = link.send(&[(wire::request(Command::Disconnect, u64::MAX, 0, 0), None)]);
+            link.socket.shut_down();
+        }
+    }
+}
+
+/// A header, and what is written.
+pub(crate) type Frame = ([u8; 28], Option<Arc<[u8]>>);
+
+impl Link {
+    fn send(&self, frames: &[Frame]) -> io::Result<()> {
+        send(&mut **self.writer.lock().unwrap_or_else(PoisonError::into_inner), frames)
+    }
+}
+
+/// Sends requests, small ones together.
+pub(crate) fn send(writer: &mut dyn Write, frames: &[Frame]) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(16 << 10, writer);
+    for (header, data) in frames {
+        out.write_all(header)?;
+        out.write_all(data.as_deref().unwrap_or_default())?;
+    }
+    out.flush()
+}

@@ -1,0 +1,31 @@
+//! Block devices over NBD, the network block device protocol.
+//!
+//! A client of its own in safe code: fixed newstyle, structured replies, many requests in flight,
+//! reconnection. [`NbdDevice`] is a [`BlockDevice`](dentree_blockdev::BlockDevice) for reading and
+//! writing; a flush is `NBD_CMD_FLUSH`, a discard `NBD_CMD_TRIM`.
+//!
+//! [`open_foreign`] starts the program that reads a file of another format, and is its client.
+//!
+//! Begin reading at `device.rs`, then `connection.rs` and `keeper.rs`; what a lost connection means
+//! for writes stands in `connection.rs` (N1 to N5) and `write_log.rs`.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod address;
+mod connection;
+mod device;
+mod engine;
+mod error;
+mod greeting;
+mod keeper;
+mod patience;
+mod request;
+mod stream;
+mod wire;
+mod write_log;
+
+pub use address::Address;
+pub use device::NbdDevice;
+pub use engine::open_foreign;
+pub use error::Error;
+pub use patience::Patience;
