@@ -38,7 +38,7 @@ use crate::reclaim::clock::{Clock, Mark, Marks};
 use crate::reclaim::epoch::Epoch;
 use crate::reclaim::pool::Memory;
 use crate::table::chunks::Chunks;
-use crate::table::dentry::{Dentry, Left};
+use crate::table::dentry::{Dentry, Released};
 use crate::table::id::Id;
 use crate::table::index::Index;
 use crate::table::record::{Count, Flags, Record, Rewrite, order_reads};
@@ -269,9 +269,9 @@ impl<H: Handle> Core<H> {
             return;
         }
         match self.dentry(id).release() {
-            Left::Others => return,
-            Left::Unused => {}
-            Left::Dead => self.retire_entry(id),
+            Released::Held => return,
+            Released::Unused => {}
+            Released::Dead => self.retire_entry(id),
         }
         self.count_held(-1);
         if self.memory.is_over() {

@@ -2,11 +2,11 @@
 
 use crate::core::Core;
 use crate::hash::name::{INLINE, Text};
-use crate::lookup::fill::Known;
+use crate::lookup::fill::Lookup;
 use crate::lookup::path_cache::PathEnd;
-use crate::lookup::prefetch::TOGETHER;
+use crate::lookup::prefetch::WALKS_AT_ONCE;
 use crate::lookup::walk::{End, Request, Stop};
-use crate::mutate::complete::Gathering;
+use crate::mutate::complete::Scan;
 use crate::reclaim::epoch::Pin;
 use crate::table::id::Id;
 use crate::{
@@ -98,7 +98,7 @@ impl<H: Handle> Dcache<H> {
         let (core, dir) = (&self.core, start.raw_id());
         let mut pin = core.epoch.enter();
         if path.len() < INLINE
-            && let Some(name) = core.hasher.looked_up(dir, path)
+            && let Some(name) = core.hasher.lookup_name(dir, path)
             && let Some(seen) = core.see_step(&pin, dir, &name)
         {
             return seen.map_or(Walk::Negative { at: 0, end: path.len() }, Walk::Found);
@@ -162,11 +162,11 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Vec<Walk<'_, H, Seen<H>>> {
         let (core, mut found) = (&self.core, Vec::with_capacity(paths.len()));
-        for batch in paths.chunks(TOGETHER) {
+        for batch in paths.chunks(WALKS_AT_ONCE) {
             let mut pin = core.epoch.enter();
             let plan = core.prefetch.plan(core.index.extent(), pin.trials());
             let begun = plan.timed.then(Instant::now);
-            let mut tails = [Text::TAIL; TOGETHER];
+            let mut tails = [Text::TAIL; WALKS_AT_ONCE];
             let texts = batch.iter().zip(&mut tails).map(|(path, tail)| Text::new(path.as_ref(), tail));
             let texts: Vec<Text<'_, '_>> = texts.collect();
             if plan.prefetch {
@@ -177,7 +177,7 @@ impl<H: Handle> Dcache<H> {
                 let request = Request { is_batched: true, ..self.request(start, text.bytes, options) };
                 found.push(self.find_by_steps(&mut pin, (&request, text), &mut may_search));
             }
-            pin.hit_rate().leave_out(pin.counters().walks.get());
+            pin.hit_rate().skip(pin.counters().walks.get());
             if let Some(begun) = begun {
                 pin.trials().learn(plan, begun.elapsed());
             }
@@ -204,11 +204,11 @@ impl<H: Handle> Dcache<H> {
     /// assert_eq!(cache.lookup(&root, b"var"), None);
     /// ```
     pub fn lookup(&self, dir: &DentryRef<'_, H>, name: &[u8]) -> Option<Option<DentryRef<'_, H>>> {
-        let name = self.core.hasher.looked_up(dir.raw_id(), name)?;
+        let name = self.core.hasher.lookup_name(dir.raw_id(), name)?;
         match self.core.lookup(dir.raw_id(), &name) {
-            Known::Positive(id) => Some(Some(DentryRef::adopt(self, id))),
-            Known::Negative => Some(None),
-            Known::Unknown => None,
+            Lookup::Positive(id) => Some(Some(DentryRef::adopt(self, id))),
+            Lookup::Negative => Some(None),
+            Lookup::NotCached => None,
         }
     }
 
@@ -261,7 +261,7 @@ impl<H: Handle> Dcache<H> {
         mut may_search: impl FnMut(&H) -> bool,
         mut fill: impl FnMut(&DentryRef<'_, H>, &[u8]) -> Result<Fill<H>, E>,
     ) -> Result<Walk<'_, H>, E> {
-        let (mut from, mut begin) = (self.again(start), 0);
+        let (mut from, mut begin) = (self.clone_ref(start), 0);
         loop {
             let stopped = match self.walk(&from, &path[begin..], options, &mut may_search) {
                 Walk::Stopped(stopped) => stopped,
@@ -376,7 +376,7 @@ impl<H: Handle> Dcache<H> {
     /// evicted. The budget does not change. Slots are kept for later entries; only long names and
     /// handles return their memory.
     pub fn shrink_to(&self, bytes: usize) {
-        self.core.shrink_to(bytes.saturating_add(self.core.bytes_to_come()));
+        self.core.shrink_to(bytes.saturating_add(self.core.unallocated_bytes()));
     }
 
     /// Sets the [budget](crate::Builder::memory) and evicts what exceeds it. The path cache and the
@@ -395,7 +395,7 @@ impl<H: Handle> Dcache<H> {
 
     /// Begins to insert all entries of `dir`; see [`Completion`].
     pub fn begin_complete(&self, dir: &DentryRef<'_, H>) -> Completion<'_, H> {
-        Completion { gathering: self.core.begin_complete(dir.raw_id()), _dir: self.again(dir), cache: self }
+        Completion { scan: self.core.begin_complete(dir.raw_id()), _dir: self.clone_ref(dir), cache: self }
     }
 
     /// Counters and memory of the cache.
@@ -444,7 +444,7 @@ impl<H: Handle> Dcache<H> {
     }
 
     /// Another reference to a held entry, with the lifetime of the cache.
-    fn again(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
+    fn clone_ref(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
         self.core.hold_again(dentry.raw_id());
         DentryRef::adopt(self, dentry.raw_id())
     }
@@ -487,19 +487,19 @@ impl<H: Handle> fmt::Debug for Dcache<H> {
 pub struct Completion<'c, H: Handle> {
     cache: &'c Dcache<H>,
     _dir: DentryRef<'c, H>,
-    gathering: Gathering,
+    scan: Scan,
 }
 
 impl<H: Handle> Completion<'_, H> {
     /// Inserts an entry, cold: it is evicted first unless it is used.
     pub fn enter(&mut self, name: &[u8], child: Child<H>) {
-        self.cache.core.gather(&mut self.gathering, name, child);
+        self.cache.core.insert_scanned(&mut self.scan, name, child);
     }
 
     /// Ends the insertion. Returns whether the directory is complete: not if an entry was evicted
     /// or removed meanwhile, or has a time to live.
     pub fn finish(self) -> bool {
-        self.cache.core.finish_complete(self.gathering)
+        self.cache.core.finish_complete(self.scan)
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Expiry {
 
 /// The number of revocations when a lookup began.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked(u32);
+pub(crate) struct Revocations(u32);
 
 impl Expiry {
     pub(crate) fn new(clock: Box<dyn Fn() -> Duration + Send + Sync>) -> Self {
@@ -40,17 +40,17 @@ impl Expiry {
     }
 
     /// Call it before the file system.
-    pub(crate) fn ask(&self) -> Asked {
-        Asked(self.revocations.load(Ordering::Acquire))
+    pub(crate) fn revocations(&self) -> Revocations {
+        Revocations(self.revocations.load(Ordering::Acquire))
     }
 
     pub(crate) fn revoke_search(&self) {
-        // Release, and Acquire in `ask`: a lookup that has seen this began after it.
+        // Release, and Acquire in `revocations`: a lookup that has seen this began after it.
         self.revocations.fetch_add(1, Ordering::Release);
     }
 
     /// Whether a lookup's result may grant search to everyone. [dir lock of the directory's parent]
-    pub(crate) fn may_grant_search(&self, Asked(revocations): Asked) -> bool {
+    pub(crate) fn may_grant_search(&self, Revocations(revocations): Revocations) -> bool {
         self.revocations.load(Ordering::Relaxed) == revocations
     }
 

@@ -5,7 +5,7 @@ use crate::Kind;
 use crate::hash::name::{Digest, Hasher, Name};
 use crate::lookup::path_cache::{Key, PathCache, PathEnd};
 use crate::reclaim::epoch::Epoch;
-use crate::table::dentry::{Dentry, Left};
+use crate::table::dentry::{Dentry, Released};
 use crate::table::id::Id;
 use crate::table::index::Index;
 use crate::table::record::{Count, Flags, InlineHandle, Record, order_reads};
@@ -300,7 +300,7 @@ fn an_entry_is_held_or_dead_never_both() {
     });
 }
 
-/// G6: as `Core::become_negative` and `become_positive` change an entry in place while `Core::look`
+/// G6: as `Core::become_negative` and `become_positive` change an entry while `Core::lookup`
 /// takes it.
 #[test]
 fn an_entry_does_not_change_in_place_under_its_holder() {
@@ -344,7 +344,7 @@ fn a_detached_entry_dies_exactly_once() {
         dentry.pin();
         let user = {
             let dentry = dentry.clone();
-            thread::spawn(move || u32::from(dentry.release() == Left::Dead))
+            thread::spawn(move || u32::from(dentry.release() == Released::Dead))
         };
         let child = {
             let dentry = dentry.clone();

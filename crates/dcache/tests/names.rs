@@ -1,5 +1,4 @@
-//! What a walk finds after names are created, looked up, unlinked, renamed, exchanged and
-//! invalidated.
+//! Walks after names are created, looked up, unlinked, renamed, exchanged and invalidated.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -10,7 +9,7 @@ fn cache() -> Cache {
     Dcache::builder().seed(1).build(Child::directory(1))
 }
 
-/// What a walk from the root says: the inode, or why there is none.
+/// The result of a walk from the root.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Inode(u64),
@@ -104,7 +103,7 @@ fn a_directory_without_the_hint_is_asked_about_and_may_refuse() {
         panic!()
     };
     assert_eq!((stopped.why, stopped.rest, *stopped.dir.handle()), (Reason::Denied, 5, 2));
-    // The last component itself is not searched.
+    // Search permission of the last component is not needed.
     assert!(matches!(cache.walk(&root, b"home/", WalkOptions::default(), |_| false), Walk::Found(_)));
     cache.set_search(&home, true);
     assert!(matches!(cache.walk(&root, b"home/file", WalkOptions::default(), |_| false), Walk::Found(_)));
@@ -122,8 +121,7 @@ fn the_floor_holds_dot_dot_back() {
     assert_eq!(stopped.dir, a);
 }
 
-/// The bug to be found: a floor whose number means another entry by now, or none, holds nothing
-/// back.
+/// Regression: a floor whose number is reused, or free, stops nothing.
 #[test]
 fn a_floor_that_is_gone_holds_every_dot_dot_back() {
     let cache = cache();
@@ -141,7 +139,7 @@ fn a_floor_that_is_gone_holds_every_dot_dot_back() {
             assert!(matches!(walk, Walk::Stopped(Stopped { why: Reason::Floor, .. })), "{floor:?}: {walk:?}");
         }
     }
-    // One that the walk is not below: the root is always a floor.
+    // A directory beside the walk; the root is always a floor.
     let options = WalkOptions { floor: Some(a.id()), ..WalkOptions::default() };
     let walk = cache.walk(&root, b"..", options, |_| true);
     assert!(matches!(walk, Walk::Stopped(Stopped { why: Reason::Floor, .. })), "{walk:?}");
@@ -149,7 +147,7 @@ fn a_floor_that_is_gone_holds_every_dot_dot_back() {
 
 #[test]
 #[cfg(debug_assertions)]
-#[should_panic(expected = "looks up the name that it was asked for")]
+#[should_panic(expected = "looks up the name that it was called for")]
 fn a_fill_that_looks_its_own_name_up_panics_and_does_not_hang() {
     let cache = cache();
     let root = cache.root();
@@ -201,7 +199,6 @@ fn an_answer_that_must_not_be_kept_is_not() {
     assert_eq!(cache.stats().held, 0);
 }
 
-/// The path by which an entry is in the tree.
 fn path_of(dentry: &DentryRef<'_, u64>) -> String {
     let mut names = Vec::new();
     let mut at = dentry.clone();
@@ -213,8 +210,7 @@ fn path_of(dentry: &DentryRef<'_, u64>) -> String {
     names.join("/")
 }
 
-/// What stands for a list of an inode's names: each name is an entry of its own, and changes of one
-/// say which.
+/// In place of a list of aliases: each name is an entry, and a change says which.
 #[test]
 fn names_of_one_inode_live_apart_and_each_leads_up_its_own_way() {
     let cache = cache();
@@ -237,7 +233,7 @@ fn names_of_one_inode_live_apart_and_each_leads_up_its_own_way() {
     assert!(!one.is_linked() && two.is_linked());
     assert_eq!(walk(&cache, "a/three"), Seen::Inode(9));
 
-    // What is above one name moves that one alone, and a directory is in one place.
+    // A rename above one name moves that one alone.
     cache.create(&b, b"four", Child::other(9));
     cache.rename(&root, b"a", &b, b"a");
     assert_eq!([walk(&cache, "b/a/three"), walk(&cache, "b/four")], [Seen::Inode(9), Seen::Inode(9)]);
@@ -369,7 +365,7 @@ fn find_answers_the_inode_and_holds_nothing() {
     let Walk::Found(seen) = find(b"dir/file") else { panic!("it is cached") };
     assert_eq!((seen.handle, seen.kind), (3, Kind::Other));
     assert_eq!(cache.stats().held, 0);
-    // Where it stops, the directory is held.
+    // The directory where it stops is held.
     let Walk::Stopped(stopped) = find(b"dir/none") else { panic!("it was never asked for") };
     assert_eq!((stopped.rest, *stopped.dir.handle(), cache.stats().held), (4, 2, 1));
     drop(stopped);
@@ -393,7 +389,7 @@ fn the_id_of_what_was_found_tells_whether_it_is_still_there() {
     cache.unlink(&root, b"moved");
     assert!(!cache.is_linked(seen.id), "held, but without a name");
     drop(held);
-    // The slot is used again.
+    // Reuses the slot.
     (0..1000).for_each(|i| drop(cache.create(&root, format!("{i}").as_bytes(), Child::other(i))));
     assert!(!cache.is_linked(seen.id) && cache.get(seen.id).is_none());
     assert!([0, 3 << 32 | 1, u64::MAX].iter().all(|&bits| !cache.is_linked(DentryId::from_bits(bits))));
@@ -439,7 +435,7 @@ fn many_paths_at_once_end_as_each_alone_with_every_sort_of_prefetch() {
     }
 }
 
-/// What a file system has: `/d/e/f`, a link `/d/l`.
+/// A file system: `/d/e/f`, a link `/d/l`.
 fn ask(dir: &DentryRef<'_, u64>, name: &[u8]) -> Result<Fill<u64>, &'static str> {
     Ok(match (*dir.handle(), name) {
         (1, b"d") => Fill::Positive(Child::directory(2)),

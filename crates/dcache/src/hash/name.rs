@@ -117,7 +117,7 @@ impl Hasher {
         if len == INLINE {
             return self.split_long(dir, text, at);
         }
-        let words = kept(window, len);
+        let words = first_bytes(window, len);
         (Name { bytes: &text.bytes[at..at + len], words, hash: self.hash(dir, words) }, at + len)
     }
 
@@ -129,7 +129,7 @@ impl Hasher {
         let (mut first, mut second) = (self.secret[0], self.secret[2]);
         for block in 0..=len / INLINE {
             let begin = block * INLINE;
-            let words = kept(text.window(at + begin), (len - begin).min(INLINE));
+            let words = first_bytes(text.window(at + begin), (len - begin).min(INLINE));
             first = self.mix(first, words);
             second = fold(second ^ words[0], self.secret[3] ^ words[1]);
             second = fold(second ^ words[2], self.secret[1] ^ words[3]);
@@ -165,14 +165,14 @@ impl Hasher {
 
     /// A name that an entry may have: not empty, `.`, `..`, too long, or with a slash or NUL.
     pub(crate) fn name<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
-        self.looked_up(dir, bytes).filter(|_| !bytes.contains(&0))
+        self.lookup_name(dir, bytes).filter(|_| !bytes.contains(&0))
     }
 
     /// The same for a lookup, which needs no check for NUL.
     #[inline(always)]
-    pub(crate) fn looked_up<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
+    pub(crate) fn lookup_name<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         if !(1..INLINE).contains(&bytes.len()) {
-            return self.looked_up_of_any_length(dir, bytes);
+            return self.lookup_name_of_any_length(dir, bytes);
         }
         let words = short_words(bytes);
         let slashes = positions(words[0], words[1], b'/') | positions(words[2], words[3], b'/');
@@ -181,7 +181,7 @@ impl Hasher {
     }
 
     #[cold]
-    fn looked_up_of_any_length<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
+    fn lookup_name_of_any_length<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         if !(1..=NAME_MAX).contains(&bytes.len()) {
             return None;
         }
@@ -301,7 +301,7 @@ fn short_words(bytes: &[u8]) -> [u64; WORDS] {
 
 /// The first `len` bytes, at most 32, then zeroes.
 #[inline(always)]
-fn kept(bytes: &[u8; INLINE], len: usize) -> [u64; WORDS] {
+fn first_bytes(bytes: &[u8; INLINE], len: usize) -> [u64; WORDS] {
     const MASK: [u8; 2 * INLINE] = {
         let mut mask = [0; 2 * INLINE];
         let mut i = 0;

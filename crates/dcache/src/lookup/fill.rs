@@ -12,11 +12,11 @@ use dentree_sync::atomic::Ordering;
 use dentree_sync::thread_slot;
 
 /// Result of a lookup in the cache.
-pub(crate) enum Known {
+pub(crate) enum Lookup {
     /// Held.
     Positive(Id),
     Negative,
-    Unknown,
+    NotCached,
 }
 
 impl<H: Handle> Core<H> {
@@ -28,23 +28,23 @@ impl<H: Handle> Core<H> {
         fill: impl FnOnce() -> Result<Fill<H>, E>,
     ) -> Result<Option<Id>, E> {
         let Some(name) = self.name_in(dir, bytes) else {
-            let answer = fill()?;
-            return Ok(self.answer_only(dir, answer));
+            let result = fill()?;
+            return Ok(self.uncached(dir, result));
         };
-        let asking = loop {
-            match self.look(dir, &name) {
-                Some(Known::Positive(id)) => return Ok(Some(id)),
-                Some(Known::Negative) => return Ok(None),
-                Some(Known::Unknown) | None => {}
+        let guard = loop {
+            match self.try_lookup(dir, &name) {
+                Some(Lookup::Positive(id)) => return Ok(Some(id)),
+                Some(Lookup::Negative) => return Ok(None),
+                Some(Lookup::NotCached) | None => {}
             }
             match self.in_lookups.begin(dir, &name) {
-                Ok(asking) => break asking,
+                Ok(guard) => break guard,
                 Err(in_lookup) => {
-                    let asker = in_lookup.asker;
+                    let thread = in_lookup.thread;
                     debug_assert_ne!(
-                        asker,
+                        thread,
                         thread_slot::get(),
-                        "`fill` looks up the name that it was asked for"
+                        "`fill` looks up the name that it was called for"
                     );
                     self.epoch.thread_slot().counters.fill_waits.add(1);
                     in_lookup.wait();
@@ -52,23 +52,23 @@ impl<H: Handle> Core<H> {
             }
         };
         // Another fill may have completed between the lookup and `begin`.
-        match self.look_locked(dir, &name) {
-            Known::Positive(id) => return Ok(Some(id)),
-            Known::Negative => return Ok(None),
-            Known::Unknown => {}
+        match self.lookup_locked(dir, &name) {
+            Lookup::Positive(id) => return Ok(Some(id)),
+            Lookup::Negative => return Ok(None),
+            Lookup::NotCached => {}
         }
-        let asked = self.expiry.ask();
+        let revocations = self.expiry.revocations();
         self.epoch.thread_slot().counters.fills.add(1);
         let entry = match fill()? {
-            Fill::Positive(child) => Entry::positive(child, asked),
-            Fill::Negative { ttl } => Entry::negative(ttl, asked),
-            Fill::NotCached(answer) => return Ok(answer.map(|child| self.make_detached(dir, child))),
+            Fill::Positive(child) => Entry::positive(child, revocations),
+            Fill::Negative { ttl } => Entry::negative(ttl, revocations),
+            Fill::NotCached(result) => return Ok(result.map(|child| self.make_detached(dir, child))),
         };
-        Ok(self.enter(dir, &name, entry, &asking.in_lookup))
+        Ok(self.enter(dir, &name, entry, &guard.in_lookup))
     }
 
-    fn answer_only(&self, dir: Id, answer: Fill<H>) -> Option<Id> {
-        match answer {
+    fn uncached(&self, dir: Id, result: Fill<H>) -> Option<Id> {
+        match result {
             Fill::Positive(child) | Fill::NotCached(Some(child)) => Some(self.make_detached(dir, child)),
             Fill::Negative { .. } | Fill::NotCached(None) => None,
         }
@@ -81,23 +81,23 @@ impl<H: Handle> Core<H> {
     }
 
     /// Final, as under the lock.
-    pub(crate) fn look_locked(&self, dir: Id, name: &Name<'_>) -> Known {
+    pub(crate) fn lookup_locked(&self, dir: Id, name: &Name<'_>) -> Lookup {
         let _dir = self.lock_dir(dir);
         match self.find_locked(dir, name) {
             Some(id) if !self.has_expired(dir, id) => {
                 self.epoch.thread_slot().counters.locked_hits.add(1);
-                self.known_locked(id)
+                self.result_locked(id)
             }
-            _ => Known::Unknown,
+            _ => Lookup::NotCached,
         }
     }
 
     /// [dir lock]
-    fn known_locked(&self, id: Id) -> Known {
+    fn result_locked(&self, id: Id) -> Lookup {
         let record = self.record(id);
         self.mark(id).touch();
         // A positive entry below a locked directory is alive.
-        if !record.flags().is_negative() && self.hold(id) { Known::Positive(id) } else { Known::Negative }
+        if !record.flags().is_negative() && self.hold(id) { Lookup::Positive(id) } else { Lookup::Negative }
     }
 
     pub(crate) fn has_expired(&self, dir: Id, id: Id) -> bool {
@@ -113,7 +113,7 @@ impl<H: Handle> Core<H> {
     fn enter(&self, dir: Id, name: &Name<'_>, entry: Entry<H>, in_lookup: &InLookup) -> Option<Id> {
         let id = self.allocate(name.bytes.len());
         let is_positive = entry.child.is_some();
-        let (known, unused) = match self.enter_locked(dir, name, id, entry, in_lookup) {
+        let (found, unused) = match self.enter_locked(dir, name, id, entry, in_lookup) {
             Ok(cleanup) => {
                 self.clean_up(cleanup);
                 return is_positive.then_some(id);
@@ -121,11 +121,11 @@ impl<H: Handle> Core<H> {
             Err(instead) => instead,
         };
         self.cancel(id, name.bytes.len());
-        match known {
-            Known::Positive(other) => Some(other),
-            Known::Negative => None,
-            // The result was true when it was asked for: the caller gets it, the cache does not.
-            Known::Unknown => unused.into_child().map(|child| self.make_detached(dir, child)),
+        match found {
+            Lookup::Positive(other) => Some(other),
+            Lookup::Negative => None,
+            // The result was true when it was read: the caller gets it, the cache does not.
+            Lookup::NotCached => unused.into_child().map(|child| self.make_detached(dir, child)),
         }
     }
 
@@ -138,20 +138,20 @@ impl<H: Handle> Core<H> {
         id: Id,
         entry: Entry<H>,
         in_lookup: &InLookup,
-    ) -> Result<Cleanup, (Known, Entry<H>)> {
+    ) -> Result<Cleanup, (Lookup, Entry<H>)> {
         let _dir = self.lock_dir(dir);
         if !self.is_in_tree(dir) {
-            return Err((Known::Unknown, entry));
+            return Err((Lookup::NotCached, entry));
         }
         let old = self.find_locked(dir, name);
         // Relaxed: written under the same lock.
         if in_lookup.overtaken.load(Ordering::Relaxed) {
             self.epoch.thread_slot().counters.fills_overtaken.add(1);
-            return Err((old.map_or(Known::Unknown, |newer| self.known_locked(newer)), entry));
+            return Err((old.map_or(Lookup::NotCached, |newer| self.result_locked(newer)), entry));
         }
         // An entry that a scan inserted meanwhile is as new as the result.
         if let Some(old) = old.filter(|&old| !self.has_expired(dir, old) || self.renew(dir, old, &entry)) {
-            return Err((self.known_locked(old), entry));
+            return Err((self.result_locked(old), entry));
         }
         Ok(self.link_instead(dir, name, old, id, entry))
     }
@@ -167,7 +167,7 @@ impl<H: Handle> Core<H> {
             return false;
         }
         let has_expired = self.has_expired(dir, id);
-        let opens = has_expired && *search && self.expiry.may_grant_search(entry.asked);
+        let opens = has_expired && *search && self.expiry.may_grant_search(entry.revocations);
         let set = if entry.ttl.is_some() { Flags::TIMED } else { 0 } | if opens { Flags::SEARCH } else { 0 };
         let clear = Flags::TIMED | if has_expired { Flags::COMPLETE | Flags::SEARCH } else { 0 };
         if record.flags() != record.flags().without(clear).with(set) {

@@ -41,14 +41,14 @@ pub(crate) struct InLookup {
     dir: Id,
     name: Box<[u8]>,
     /// The thread that calls the file system.
-    pub(crate) asker: u32,
+    pub(crate) thread: u32,
     pub(crate) overtaken: AtomicBool,
     is_done: Mutex<bool>,
     done: Condvar,
 }
 
 /// The one lookup of a name. Dropping it wakes the waiters, also after a panic.
-pub(crate) struct Asking<'a> {
+pub(crate) struct FillGuard<'a> {
     stripe: &'a Stripe,
     pub(crate) in_lookup: Arc<InLookup>,
 }
@@ -65,23 +65,23 @@ impl InLookups {
     }
 
     /// Begins a lookup, or returns the one in progress.
-    pub(crate) fn begin(&self, dir: Id, name: &Name<'_>) -> Result<Asking<'_>, Arc<InLookup>> {
+    pub(crate) fn begin(&self, dir: Id, name: &Name<'_>) -> Result<FillGuard<'_>, Arc<InLookup>> {
         let stripe = self.stripe(dir, name);
         let mut in_lookups = stripe.in_lookups.lock();
-        if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.asks(dir, name)) {
+        if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.is_of(dir, name)) {
             return Err(in_lookup.clone());
         }
         let in_lookup = Arc::new(InLookup {
             dir,
             name: name.bytes.into(),
-            asker: thread_slot::get(),
+            thread: thread_slot::get(),
             overtaken: AtomicBool::new(false),
             is_done: Mutex::new(false),
             done: Condvar::new(),
         });
         in_lookups.push(in_lookup.clone());
         stripe.count.store(in_lookups.len(), Ordering::Relaxed);
-        Ok(Asking { stripe, in_lookup })
+        Ok(FillGuard { stripe, in_lookup })
     }
 
     /// Overtakes the lookup of this name, if any. [dir lock]
@@ -92,7 +92,7 @@ impl InLookups {
             return;
         }
         let in_lookups = stripe.in_lookups.lock();
-        if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.asks(dir, name)) {
+        if let Some(in_lookup) = in_lookups.iter().find(|in_lookup| in_lookup.is_of(dir, name)) {
             // Relaxed: read under the same directory lock.
             in_lookup.overtaken.store(true, Ordering::Relaxed);
         }
@@ -100,7 +100,7 @@ impl InLookups {
 }
 
 impl InLookup {
-    fn asks(&self, dir: Id, name: &Name<'_>) -> bool {
+    fn is_of(&self, dir: Id, name: &Name<'_>) -> bool {
         self.dir == dir && *self.name == *name.bytes
     }
 
@@ -112,7 +112,7 @@ impl InLookup {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for FillGuard<'_> {
     fn drop(&mut self) {
         let mut in_lookups = self.stripe.in_lookups.lock();
         in_lookups.retain(|in_lookup| !Arc::ptr_eq(in_lookup, &self.in_lookup));

@@ -64,9 +64,9 @@ pub(crate) const DIRS: usize = 8;
 /// `DIRS` of an entry with an inline handle.
 const DIRS_BESIDE_HANDLE: usize = DIRS - 3;
 /// Part of the budget for the table.
-const SHARE: usize = 64;
+const BUDGET_SHARE: usize = 64;
 /// A larger table fits no processor's caches.
-const MOST: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 /// One of so many insertions replaces another path.
 const REPLACE_EVERY: u64 = if cfg!(any(debug_assertions, loom, shuttle)) { 1 } else { 8 };
 
@@ -166,7 +166,8 @@ pub(crate) struct PathCache {
 impl PathCache {
     pub(crate) fn new(budget: usize) -> PathCache {
         let model = cfg!(any(loom, shuttle)).then_some(1);
-        let bits = model.unwrap_or((budget / SHARE / size_of::<Entry>()).clamp(2, MOST).ilog2());
+        let bits =
+            model.unwrap_or((budget / BUDGET_SHARE / size_of::<Entry>()).clamp(2, MAX_ENTRIES).ilog2());
         PathCache { table: Chunks::new(1 << bits), shift: u64::BITS - bits, written: AtomicUsize::new(0) }
     }
 
@@ -174,7 +175,7 @@ impl PathCache {
         size_of::<Entry>() << (u64::BITS - self.shift)
     }
 
-    pub(crate) fn bytes_to_come(&self) -> usize {
+    pub(crate) fn unallocated_bytes(&self) -> usize {
         self.bytes().saturating_sub(self.written.load(Ordering::Relaxed))
     }
 
@@ -312,9 +313,9 @@ impl Entry {
 const SAMPLED: u64 = 64;
 const ALL: u32 = 1 << 16;
 /// Approximate number of lookups in the running mean.
-const MEMORY: u64 = 64;
+const MEAN_OVER: u64 = 64;
 /// Above this share wasted lookups, which wait for one line each, cost more than hits save.
-const HOPELESS: u32 = ALL / 16 * 15;
+const MAX_WASTED: u32 = ALL / 16 * 15;
 
 /// A thread's estimate of how many lookups of the path cache end a walk.
 #[derive(Default)]
@@ -328,7 +329,7 @@ pub(crate) struct HitRate {
 impl HitRate {
     #[inline(always)]
     pub(crate) fn is_worth_it(&self, walks: u64) -> bool {
-        self.wasted.load(Ordering::Relaxed) <= HOPELESS || walks.is_multiple_of(SAMPLED)
+        self.wasted.load(Ordering::Relaxed) <= MAX_WASTED || walks.is_multiple_of(SAMPLED)
     }
 
     /// Learns from a walk that the path cache did not end, and from those before it since the last
@@ -336,9 +337,9 @@ impl HitRate {
     pub(crate) fn learn(&self, walks: u64) -> bool {
         let ended = walks.wrapping_sub(self.stepped_at.load(Ordering::Relaxed));
         self.stepped_at.store(walks + 1, Ordering::Relaxed);
-        let step = |mean: u32, wasted: u32| mean - mean / MEMORY as u32 + wasted / MEMORY as u32;
+        let step = |mean: u32, wasted: u32| mean - mean / MEAN_OVER as u32 + wasted / MEAN_OVER as u32;
         let before = self.wasted.load(Ordering::Relaxed);
-        let mean = (0..ended.min(MEMORY)).fold(before, |mean, _| step(mean, 0));
+        let mean = (0..ended.min(MEAN_OVER)).fold(before, |mean, _| step(mean, 0));
         let has_asked = self.is_worth_it(walks);
         let mean = if has_asked { step(mean, ALL) } else { mean };
         if mean != before {
@@ -348,7 +349,7 @@ impl HitRate {
     }
 
     /// Skips walks that did not use the path cache.
-    pub(crate) fn leave_out(&self, walks: u64) {
+    pub(crate) fn skip(&self, walks: u64) {
         self.stepped_at.store(walks, Ordering::Relaxed);
     }
 }
@@ -474,7 +475,7 @@ mod tests {
     fn walks_that_did_not_ask_teach_nothing() {
         let rate = HitRate::default();
         asked(&rate, 0..10_000, |_| false);
-        rate.leave_out(1_000_000);
+        rate.skip(1_000_000);
         assert_eq!(asked(&rate, 1_000_001..1_006_401, |_| false), 100);
     }
 }

@@ -8,7 +8,7 @@
 
 use crate::core::Core;
 use crate::hash::name::Name;
-use crate::lookup::fill::Known;
+use crate::lookup::fill::Lookup;
 use crate::lookup::walk::{ATTEMPTS, Found};
 use crate::reclaim::epoch::Pin;
 use crate::table::id::Id;
@@ -18,19 +18,19 @@ use crate::{Handle, Seen};
 impl<H: Handle> Core<H> {
     /// Looks one name up without a lock, or under the directory's where writers were faster at
     /// every attempt. Returns the entry held.
-    pub(crate) fn lookup(&self, dir: Id, name: &Name<'_>) -> Known {
-        self.look(dir, name).unwrap_or_else(|| self.look_locked(dir, name))
+    pub(crate) fn lookup(&self, dir: Id, name: &Name<'_>) -> Lookup {
+        self.try_lookup(dir, name).unwrap_or_else(|| self.lookup_locked(dir, name))
     }
 
     /// Looks one name up without a lock. Returns the entry held, or `None` where writers were
     /// faster at every attempt.
-    pub(crate) fn look(&self, dir: Id, name: &Name<'_>) -> Option<Known> {
+    pub(crate) fn try_lookup(&self, dir: Id, name: &Name<'_>) -> Option<Lookup> {
         let pin = self.epoch.enter();
         for _ in 0..ATTEMPTS {
-            if let Some(known) = self.try_step(dir, name) {
+            if let Some(found) = self.try_step(dir, name) {
                 let counters = pin.counters();
-                counters.components.add(u64::from(!matches!(known, Known::Unknown)));
-                return Some(known);
+                counters.components.add(u64::from(!matches!(found, Lookup::NotCached)));
+                return Some(found);
             }
             pin.counters().retries.add(1);
         }
@@ -70,9 +70,9 @@ impl<H: Handle> Core<H> {
 
     /// One attempt; `None` if something was rewritten meanwhile. [epoch]
     #[inline]
-    fn try_step(&self, dir: Id, name: &Name<'_>) -> Option<Known> {
+    fn try_step(&self, dir: Id, name: &Name<'_>) -> Option<Lookup> {
         if !self.is_surely_in_tree(dir) {
-            return (self.reach(dir) == Some(false)).then_some(Known::Unknown);
+            return (self.reach(dir) == Some(false)).then_some(Lookup::NotCached);
         }
         let above = self.record(dir);
         let seq = above.begin();
@@ -83,25 +83,25 @@ impl<H: Handle> Core<H> {
                 order_reads();
                 let is_valid = self.index.still_misses(miss);
                 match is_complete {
-                    false => is_valid.then_some(Known::Unknown),
-                    true => (is_valid && seq & 1 == 0 && above.is_unchanged(seq)).then_some(Known::Negative),
+                    false => is_valid.then_some(Lookup::NotCached),
+                    true => (is_valid && seq & 1 == 0 && above.is_unchanged(seq)).then_some(Lookup::Negative),
                 }
             }
         }
     }
 
     #[inline]
-    fn take_step(&self, found: &Found<'_>) -> Option<Known> {
+    fn take_step(&self, found: &Found<'_>) -> Option<Lookup> {
         let &Found { id, record, seq, flags } = found;
         let has_expired = flags.has(Flags::TIMED) && self.expiry.is_past(record.deadline());
         if seq & 1 != 0 || has_expired {
-            return (seq & 1 == 0).then_some(Known::Unknown);
+            return (seq & 1 == 0).then_some(Lookup::NotCached);
         }
         self.mark(id).touch();
         if flags.is_negative() {
             order_reads();
-            return record.is_unchanged(seq).then_some(Known::Negative);
+            return record.is_unchanged(seq).then_some(Lookup::Negative);
         }
-        self.hold_if(id, || record.is_unchanged(seq)).then_some(Known::Positive(id))
+        self.hold_if(id, || record.is_unchanged(seq)).then_some(Lookup::Positive(id))
     }
 }

@@ -130,7 +130,7 @@ impl Descent<'_, '_> {
     }
 
     #[inline(always)]
-    fn go_on(&mut self, id: Id, end: usize) {
+    fn descend_to(&mut self, id: Id, end: usize) {
         (self.here, self.is_detached, self.may_search) = (id, false, false);
         self.at = self.text.skip_slashes(end);
     }
@@ -548,7 +548,7 @@ impl<H: Handle> Core<H> {
             let parent = dir.parent();
             descent.reads.push(parent, self.record(parent).begin());
             let is_detached = !self.is_surely_in_tree(parent);
-            descent.go_on(parent, end);
+            descent.descend_to(parent, end);
             descent.is_detached = is_detached;
             return Ok(None);
         }
@@ -591,7 +591,7 @@ impl<H: Handle> Core<H> {
             }
             Some(Kind::Other | Kind::Symlink) if !is_last => Some(descent.stop(Reason::NotADirectory)),
             Some(_) => {
-                descent.go_on(id, end);
+                descent.descend_to(id, end);
                 None
             }
         }

@@ -11,7 +11,7 @@ use dentree_sync::atomic::Ordering;
 use dentree_sync::{Backoff, MutexGuard};
 
 use crate::core::Core;
-use crate::expiry::Asked;
+use crate::expiry::Revocations;
 use crate::hash::name::INLINE;
 use crate::mutate::tree::Cleanup;
 use crate::mutate::tree::Entry;
@@ -20,42 +20,42 @@ use crate::table::record::Flags;
 use crate::table::record::order_reads;
 use crate::{Child, Handle};
 
-/// A scan in progress. `spoilt`: it cannot end complete.
-pub(crate) struct Gathering {
+/// A scan in progress.
+pub(crate) struct Scan {
     pub(crate) dir: Id,
     changes: u32,
-    asked: Asked,
-    spoilt: bool,
+    revocations: Revocations,
+    cannot_complete: bool,
 }
 
 impl<H: Handle> Core<H> {
-    pub(crate) fn begin_complete(&self, dir: Id) -> Gathering {
+    pub(crate) fn begin_complete(&self, dir: Id) -> Scan {
         let _dir = self.lock_dir(dir);
-        Gathering {
+        Scan {
             dir,
             changes: self.dentry(dir).changes(),
-            asked: self.expiry.ask(),
-            spoilt: self.record(dir).deadline() != 0,
+            revocations: self.expiry.revocations(),
+            cannot_complete: self.record(dir).deadline() != 0,
         }
     }
 
     /// Inserts an entry, cold.
-    pub(crate) fn gather(&self, gathering: &mut Gathering, bytes: &[u8], child: Child<H>) {
-        let dir = gathering.dir;
-        gathering.spoilt |= child.ttl.is_some();
+    pub(crate) fn insert_scanned(&self, scan: &mut Scan, bytes: &[u8], child: Child<H>) {
+        let dir = scan.dir;
+        scan.cannot_complete |= child.ttl.is_some();
         let Some(name) = self.name_in(dir, bytes) else {
-            gathering.spoilt = true;
+            scan.cannot_complete = true;
             return;
         };
         let id = self.allocate(bytes.len());
-        let entry = Entry { cold: true, held: false, ..Entry::positive(child, gathering.asked) };
+        let entry = Entry { cold: true, held: false, ..Entry::positive(child, scan.revocations) };
         // If it was not linked it is dropped after the lock (G7).
         let linked: Result<_, Entry<H>> = {
             let _dir = self.lock_dir(dir);
             let old = self.find_locked(dir, &name);
-            if self.dentry(dir).changes() != gathering.changes {
+            if self.dentry(dir).changes() != scan.changes {
                 // The name may have been removed or replaced since it was read.
-                gathering.spoilt = true;
+                scan.cannot_complete = true;
                 Err(entry)
             } else if old.is_some_and(|old| self.renew(dir, old, &entry) || !self.has_expired(dir, old)) {
                 // Changes are reported, so the cached entry is at least as new.
@@ -72,11 +72,11 @@ impl<H: Handle> Core<H> {
 
     /// Marks the directory complete if nothing was lost, and removes expired entries that the scan
     /// did not see. Returns whether it is complete.
-    pub(crate) fn finish_complete(&self, gathering: Gathering) -> bool {
-        let Gathering { dir, changes, spoilt, .. } = gathering;
+    pub(crate) fn finish_complete(&self, scan: Scan) -> bool {
+        let Scan { dir, changes, cannot_complete, .. } = scan;
         let mut cleanup = Cleanup::default();
         let guard = self.lock_dir(dir);
-        let is_complete = self.dentry(dir).changes() == changes && !spoilt && self.is_in_tree(dir);
+        let is_complete = self.dentry(dir).changes() == changes && !cannot_complete && self.is_in_tree(dir);
         if is_complete {
             let is_gone = |&id: &Id| self.is_past_deadline(id) && !self.record(id).flags().is_negative();
             let gone: Vec<Id> = self.children(dir).filter(is_gone).collect();

@@ -4,7 +4,7 @@
 //! and so lock other directories: they come before and after the directory locks.
 
 use crate::core::Core;
-use crate::expiry::Asked;
+use crate::expiry::Revocations;
 use crate::hash::name::Name;
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
@@ -21,7 +21,7 @@ pub(crate) struct Entry<H> {
     pub(crate) child: Option<(Kind, H, bool)>,
     pub(crate) ttl: Option<Duration>,
     /// Taken before the file system was called.
-    pub(crate) asked: Asked,
+    pub(crate) revocations: Revocations,
     /// A scan inserts it, not a lookup.
     pub(crate) cold: bool,
     /// The caller gets a reference.
@@ -29,13 +29,13 @@ pub(crate) struct Entry<H> {
 }
 
 impl<H> Entry<H> {
-    pub(crate) fn positive(child: Child<H>, asked: Asked) -> Self {
+    pub(crate) fn positive(child: Child<H>, revocations: Revocations) -> Self {
         let Child { handle, kind, search, ttl } = child;
-        Entry { child: Some((kind, handle, search)), ttl, asked, cold: false, held: true }
+        Entry { child: Some((kind, handle, search)), ttl, revocations, cold: false, held: true }
     }
 
-    pub(crate) fn negative(ttl: Option<Duration>, asked: Asked) -> Self {
-        Entry { child: None, ttl, asked, cold: false, held: false }
+    pub(crate) fn negative(ttl: Option<Duration>, revocations: Revocations) -> Self {
+        Entry { child: None, ttl, revocations, cold: false, held: false }
     }
 
     pub(crate) fn into_child(self) -> Option<Child<H>> {
@@ -163,7 +163,7 @@ impl<H: Handle> Core<H> {
     /// `SEARCH` if the hint says so and is up to date. [dir lock of its parent]
     pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
         let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
-        if search && self.expiry.may_grant_search(entry.asked) { Flags::SEARCH } else { 0 }
+        if search && self.expiry.may_grant_search(entry.revocations) { Flags::SEARCH } else { 0 }
     }
 
     /// Makes a held entry outside of the index: an overtaken result, or one that must not be
@@ -206,16 +206,16 @@ impl<H: Handle> Core<H> {
     /// Removes an entry from the tree; if held it is detached. [dir lock]
     pub(crate) fn detach(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.unhash(dir, id);
-        self.let_go(id, cleanup);
+        self.finish_detach(id, cleanup);
     }
 
     /// The same after another entry has taken its place in the index. [dir lock]
     fn detach_replaced(&self, dir: Id, id: Id, cleanup: &mut Cleanup) {
         self.remove_child(dir, id);
-        self.let_go(id, cleanup);
+        self.finish_detach(id, cleanup);
     }
 
-    fn let_go(&self, id: Id, cleanup: &mut Cleanup) {
+    fn finish_detach(&self, id: Id, cleanup: &mut Cleanup) {
         if self.record(id).flags().is_directory() {
             cleanup.childless.push(id);
         }
@@ -267,7 +267,7 @@ impl<H: Handle> Core<H> {
                 // fail.
                 self.dentry(dir).note_change();
             }
-            let entry = Entry::positive(child, self.expiry.ask());
+            let entry = Entry::positive(child, self.expiry.revocations());
             self.link_instead(dir, &name, old, id, entry)
         };
         self.clean_up(cleanup);
@@ -286,7 +286,7 @@ impl<H: Handle> Core<H> {
         }
         let _dir = self.lock_dir(dir);
         let Some(id) = self.find_locked(dir, name).filter(|&id| is_negative(id)) else { return Err(child) };
-        let entry = Entry::positive(child, self.expiry.ask());
+        let entry = Entry::positive(child, self.expiry.revocations());
         match self.become_positive(id, name, entry) {
             Ok(()) => {
                 self.in_lookups.overtake(dir, name);
@@ -354,7 +354,7 @@ impl<H: Handle> Core<H> {
         if self.record(dir).flags().has(Flags::COMPLETE) {
             self.cancel(spare, name.bytes.len());
         } else {
-            let entry = Entry::negative(None, self.expiry.ask());
+            let entry = Entry::negative(None, self.expiry.revocations());
             cleanup.evict = self.link(dir, name, None, spare, entry);
         }
     }
@@ -386,12 +386,12 @@ impl<H: Handle> Core<H> {
             return;
         }
         let spare = self.allocate(old.len());
-        let room = self.allocate_names(&[new.len()]);
+        let reserved = self.allocate_names(&[new.len()]);
         self.rename_locked((old_dir, &from), (new_dir, &to), |moved, cleanup| {
             match moved {
-                Some(id) => self.move_over(room, id, old_dir, (new_dir, &to), cleanup),
+                Some(id) => self.rename_entry(reserved, id, old_dir, (new_dir, &to), cleanup),
                 None => {
-                    self.settle_names(room, 0, &[]);
+                    self.settle_names(reserved, 0, &[]);
                     self.forget(new_dir, &to, cleanup);
                     if let Some(stale) = self.find_locked(old_dir, &from) {
                         self.detach(old_dir, stale, cleanup);
@@ -418,21 +418,21 @@ impl<H: Handle> Core<H> {
             return self.make_detached(old_dir, left);
         };
         let id = self.allocate(0);
-        let room = self.allocate_names(&[old.len(), new.len()]);
+        let reserved = self.allocate_names(&[old.len(), new.len()]);
         self.rename_locked((old_dir, &from), (new_dir, &to), |moved, cleanup| {
-            let entry = Entry::positive(left, self.expiry.ask());
+            let entry = Entry::positive(left, self.expiry.revocations());
             cleanup.evict = self.link(old_dir, &Name::NONE, None, id, entry);
             let leave = (id, old_dir, old_dir, &from);
             match moved {
                 Some(moved) => {
                     let replaced = self.find_locked(new_dir, &to);
-                    self.relink(room, &[leave, (moved, old_dir, new_dir, &to)], replaced);
+                    self.relink(reserved, &[leave, (moved, old_dir, new_dir, &to)], replaced);
                     replaced.into_iter().for_each(|id| self.detach_replaced(new_dir, id, cleanup));
                 }
                 None => {
                     self.forget(new_dir, &to, cleanup);
                     let replaced = self.find_locked(old_dir, &from);
-                    self.relink(room, &[leave], replaced);
+                    self.relink(reserved, &[leave], replaced);
                     replaced.into_iter().for_each(|id| self.detach_replaced(old_dir, id, cleanup));
                 }
             }
@@ -467,7 +467,7 @@ impl<H: Handle> Core<H> {
         if (dir_a, a) == (dir_b, b) {
             return;
         }
-        let room = self.allocate_names(&[a.len(), b.len()]);
+        let reserved = self.allocate_names(&[a.len(), b.len()]);
         let mut cleanup = Cleanup::default();
         let _renaming = (dir_a != dir_b).then(|| self.renaming.lock());
         {
@@ -483,19 +483,19 @@ impl<H: Handle> Core<H> {
             match (a.filter(|_| fit), b.filter(|_| fit)) {
                 (Some(id_a), Some(id_b)) => {
                     let moves = [(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)];
-                    self.relink(room, &moves, None);
+                    self.relink(reserved, &moves, None);
                 }
                 // The other name is unknown from now on.
                 (Some(id_a), None) => {
                     self.lose_completeness(dir_a);
-                    self.move_over(room, id_a, dir_a, (dir_b, &name_b), &mut cleanup);
+                    self.rename_entry(reserved, id_a, dir_a, (dir_b, &name_b), &mut cleanup);
                 }
                 (None, Some(id_b)) => {
                     self.lose_completeness(dir_b);
-                    self.move_over(room, id_b, dir_b, (dir_a, &name_a), &mut cleanup);
+                    self.rename_entry(reserved, id_b, dir_b, (dir_a, &name_a), &mut cleanup);
                 }
                 (None, None) => {
-                    self.settle_names(room, 0, &[]);
+                    self.settle_names(reserved, 0, &[]);
                     self.forget(dir_a, &name_a, &mut cleanup);
                     self.forget(dir_b, &name_b, &mut cleanup);
                 }
@@ -506,9 +506,9 @@ impl<H: Handle> Core<H> {
     }
 
     /// Renames an entry to `to`, replacing its entry. [dir locks]
-    fn move_over(&self, room: usize, id: Id, from: Id, to: (Id, &Name<'_>), cleanup: &mut Cleanup) {
+    fn rename_entry(&self, reserved: usize, id: Id, from: Id, to: (Id, &Name<'_>), cleanup: &mut Cleanup) {
         let replaced = self.find_locked(to.0, to.1);
-        self.relink(room, &[(id, from, to.0, to.1)], replaced);
+        self.relink(reserved, &[(id, from, to.0, to.1)], replaced);
         if let Some(replaced) = replaced {
             self.detach_replaced(to.0, replaced, cleanup);
         }
@@ -530,8 +530,8 @@ impl<H: Handle> Core<H> {
     }
 
     /// Gives linked entries new places, `(entry, from, to, new name)`, and removes `replaced`, in
-    /// one step for walks. `room` comes from `allocate_names`. [dir locks]
-    fn relink(&self, room: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
+    /// one step for walks. `reserved` comes from `allocate_names`. [dir locks]
+    fn relink(&self, reserved: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
         let elsewhere = || moves.iter().filter(|(_, from, to, _)| from != to);
@@ -553,7 +553,7 @@ impl<H: Handle> Core<H> {
             }
         });
         let lens: Vec<usize> = moves.iter().map(|(.., name)| name.bytes.len()).collect();
-        self.settle_names(room, added, &lens);
+        self.settle_names(reserved, added, &lens);
         self.memory.give_back(freed);
         self.retire_names(old_names);
         for &(id, from, to, _) in elsewhere() {

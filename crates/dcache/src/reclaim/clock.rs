@@ -190,7 +190,7 @@ impl Clock {
     }
 
     /// Not allocated yet.
-    pub(crate) fn bytes_to_come(&self) -> usize {
+    pub(crate) fn unallocated_bytes(&self) -> usize {
         let taken = self.cold.queue.capacity() + self.negative.queue.capacity();
         self.bytes().saturating_sub(taken * size_of::<Ticket>())
     }

@@ -42,12 +42,12 @@ impl<H: Handle> Core<H> {
 
     /// Without reserved bytes.
     pub(crate) fn bytes_in_use(&self) -> usize {
-        self.memory.used().saturating_sub(self.bytes_to_come())
+        self.memory.used().saturating_sub(self.unallocated_bytes())
     }
 
     /// Reserved for rings and path cache, and not allocated yet.
-    pub(crate) fn bytes_to_come(&self) -> usize {
-        self.clock.lock().bytes_to_come() + self.paths.bytes_to_come()
+    pub(crate) fn unallocated_bytes(&self) -> usize {
+        self.clock.lock().unallocated_bytes() + self.paths.unallocated_bytes()
     }
 
     /// Evicts about [`BATCH`] entries; 0 means that nothing can be evicted.
@@ -80,7 +80,7 @@ impl<H: Handle> Core<H> {
         let quota = clock.cold.limit / 2;
         while victims.len() < BATCH && clock.cold.queue.len() > quota {
             let Some((id, generation)) = clock.cold.queue.pop_front() else { break };
-            if self.record(id).generation() == generation && self.may_go(id) {
+            if self.record(id).generation() == generation && self.may_evict(id) {
                 victims.push(id);
             }
         }
@@ -98,13 +98,13 @@ impl<H: Handle> Core<H> {
             clock.hand = word + 1;
             looks += 1 + met;
             // Neither entry 0 nor slots that were never made.
-            victims.extend(occupied.filter(|&id| id != Id::NONE && id.0 < slots && self.may_go(id)));
+            victims.extend(occupied.filter(|&id| id != Id::NONE && id.0 < slots && self.may_evict(id)));
         }
         false
     }
 
     /// Whether to evict an entry now; clears its mark if not.
-    fn may_go(&self, id: Id) -> bool {
+    fn may_evict(&self, id: Id) -> bool {
         if !self.record(id).flags().is_linked() || !self.dentry(id).is_evictable() {
             return false;
         }

@@ -71,8 +71,8 @@ unsafe impl<H: Send + Sync> Sync for Dentry<H> {}
 
 /// Result of dropping a reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Left {
-    Others,
+pub(crate) enum Released {
+    Held,
     /// Not held, and still cached.
     Unused,
     /// Detached and now dead: the caller has to retire it.
@@ -111,14 +111,14 @@ impl<H> Dentry<H> {
     }
 
     #[inline]
-    pub(crate) fn release(&self) -> Left {
+    pub(crate) fn release(&self) -> Released {
         // Release: the user's accesses come before the entry's end; pairs with the Acquire in
         // `kill`.
         let before = self.refs.fetch_sub(USER, Ordering::Release);
         match before & USERS {
-            USER if before == DETACHED | USER && self.kill(DETACHED) => Left::Dead,
-            USER => Left::Unused,
-            _ => Left::Others,
+            USER if before == DETACHED | USER && self.kill(DETACHED) => Released::Dead,
+            USER => Released::Unused,
+            _ => Released::Held,
         }
     }
 
@@ -295,8 +295,8 @@ mod tests {
         assert_eq!(dentry.hold(), Some(true));
         assert_eq!(dentry.hold(), Some(false));
         assert!(!dentry.kill_unused());
-        assert_eq!(dentry.release(), Left::Others);
-        assert_eq!(dentry.release(), Left::Unused);
+        assert_eq!(dentry.release(), Released::Held);
+        assert_eq!(dentry.release(), Released::Unused);
         assert!(dentry.kill_unused());
         assert_eq!(dentry.hold(), None);
     }
@@ -307,7 +307,7 @@ mod tests {
         dentry.hold();
         dentry.pin();
         assert!(!dentry.detach());
-        assert_eq!(dentry.release(), Left::Unused);
+        assert_eq!(dentry.release(), Released::Unused);
         assert!(dentry.unpin());
 
         let dentry = entry();
@@ -315,7 +315,7 @@ mod tests {
         dentry.pin();
         assert!(!dentry.detach());
         assert!(!dentry.unpin());
-        assert_eq!(dentry.release(), Left::Dead);
+        assert_eq!(dentry.release(), Released::Dead);
 
         assert!(entry().detach());
     }

@@ -208,7 +208,7 @@ impl Iterator for Likely<'_> {
             if let Some(id) = self.part.next() {
                 return Some(id);
             }
-            self.part = self.index.behind(self.part.bucket)?.candidates(self.tag);
+            self.part = self.index.next_part(self.part.bucket)?.candidates(self.tag);
         }
     }
 }
@@ -280,7 +280,7 @@ impl Index {
                     return Ok(found);
                 }
             }
-            match self.behind(part) {
+            match self.next_part(part) {
                 None => return Err(Miss { bucket: number, seq, count: extent.count }),
                 Some(next) => part = next,
             }
@@ -288,7 +288,7 @@ impl Index {
     }
 
     #[inline(always)]
-    fn behind(&self, part: &Bucket) -> Option<&Bucket> {
+    fn next_part(&self, part: &Bucket) -> Option<&Bucket> {
         // Acquire: the overflow bucket was filled before it was linked.
         match part.next.load(Ordering::Acquire) {
             0 => None,
