@@ -1,5 +1,4 @@
-//! References to entries that a walk from the root no longer leads to: what they tell, and what is
-//! read through them.
+//! References to detached entries.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -11,7 +10,7 @@ fn cache() -> Cache {
     Dcache::builder().seed(1).build(Child::directory(1))
 }
 
-/// Looks a name up in a file system that has this inode there.
+/// Looks a name up in a file system with this inode.
 fn fill(cache: &Cache, dir: &Entry<'_>, name: &str, inode: Option<u64>) -> Option<u64> {
     let answer = match inode {
         Some(inode) => Fill::Positive(Child::other(inode)),
@@ -64,20 +63,19 @@ fn an_exchange_with_a_name_that_is_not_cached_keeps_what_is() {
         let a = cache.create(&root, b"a", Child::directory(2));
         cache.create(&a, b"file", Child::other(3));
         assert!(cache.begin_complete(&root).finish());
-        // The one has the name that the other had.
+        // The first name now has the other's entry.
         let (dir_here, dir_there) = if here == "a" { (&root, &other) } else { (&other, &root) };
         cache.exchange(dir_here, here.as_bytes(), dir_there, there.as_bytes());
         assert!(a.is_reachable(), "a directory that is alive and held");
         assert_eq!((a.name(), a.parent()), (b"unknown".to_vec(), other.clone()));
         assert_eq!(why_not(&cache, &root, "other/unknown/file"), None);
-        // What has the other name now is not known, and so the directory is not complete.
+        // The other name is unknown, so the directory is not complete.
         assert_eq!(why_not(&cache, &root, "a"), Some(Reason::Miss));
         assert!(!root.is_complete());
     }
 }
 
-/// The bug to be found: what was removed through the directory's new entry is found through the old
-/// one.
+/// Regression: a name removed through the directory's new entry is found through the old one.
 #[test]
 fn nothing_is_read_or_remembered_below_a_directory_that_lives_on_in_another_entry() {
     let cache = cache();
@@ -88,7 +86,7 @@ fn nothing_is_read_or_remembered_below_a_directory_that_lives_on_in_another_entr
         cache.create(&b, name.as_bytes(), Child::other(4));
     }
     assert!(cache.begin_complete(&b).finish());
-    // Walks enter what they find into the path cache.
+    // Walks insert paths into the path cache.
     for _ in 0..20 {
         assert_eq!(["file", "b/file"].map(|path| why_not(&cache, &b, path)), [None, None]);
         assert_eq!(why_not(&cache, &a, "b/file"), None);
@@ -106,7 +104,7 @@ fn nothing_is_read_or_remembered_below_a_directory_that_lives_on_in_another_entr
         let walk = cache.walk(&b, b"file", WalkOptions::default(), |_| true);
         assert!(matches!(walk, Walk::Stopped(_)));
     }
-    // Each question is put, and each answer is the last one.
+    // Each lookup calls `fill` and returns its result.
     for inode in [None, Some(7), None, Some(8)] {
         assert_eq!(fill(&cache, &b, "file", inode), inode);
         assert_eq!(fill(&cache, &b, "new", inode), inode);
@@ -153,8 +151,7 @@ fn walks_from_inside_are_served_again_once_nobody_holds_what_was_detached() {
     }
 }
 
-/// The bug to be found: the hint of an entry that hears of no change any more. The kernel checks
-/// the start of every walk.
+/// Regression: the outdated hint of a detached entry. The kernel checks the start of every walk.
 #[test]
 fn of_a_detached_start_it_is_asked_whether_it_may_be_searched() {
     let cache = cache();

@@ -1,9 +1,8 @@
-//! What caches weigh that hold nothing: a test of its own, as it looks at the whole process.
+//! Memory of empty caches. A test of its own, as it measures the process.
 
 use dentree_dcache::*;
 
-/// Address space and resident memory of this process, in bytes; `None` where the system does not
-/// tell.
+/// Address space and resident memory of this process in bytes, if the system tells.
 fn process() -> Option<(usize, usize)> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split(' ').map(|pages| pages.parse::<usize>());

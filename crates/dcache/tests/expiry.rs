@@ -1,4 +1,4 @@
-//! Times to live. Time is the test's own.
+//! Times to live, with the test's clock.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -85,7 +85,7 @@ fn directory(search: bool, ttl: Option<Duration>) -> Fill<u64> {
     Fill::Positive(Child { search, ttl, ..Child::directory(2) })
 }
 
-/// Why a walk to `dir/file` stops for a user that may search only what all may.
+/// Why a walk to `dir/file` stops for a user with the permissions of others.
 fn why_denied(cache: &Dcache<u64>) -> Option<Reason> {
     match cache.find(&cache.root(), b"dir/file", WalkOptions::default(), |_| false) {
         Walk::Stopped(stopped) => Some(stopped.why),
@@ -106,7 +106,7 @@ fn a_directory_that_is_renewed_has_the_search_hint_of_the_answer() {
         fill(&cache, &root, "dir", directory(search, ttl));
         assert_eq!(why_denied(&cache), (!search).then_some(Reason::Denied));
     }
-    // The same for what is listed again.
+    // The same when it is listed again.
     for search in [true, false, true] {
         millis.fetch_add(1000, Ordering::Relaxed);
         let mut completion = cache.begin_complete(&root);
@@ -116,7 +116,7 @@ fn a_directory_that_is_renewed_has_the_search_hint_of_the_answer() {
     }
 }
 
-/// The bug to be found: an answer from before the directory was closed opens it again.
+/// Regression: a result from before the directory was closed opens it again.
 #[test]
 fn a_directory_that_is_closed_is_not_opened_by_an_answer_that_was_under_way() {
     let Clocked { cache, .. } = clocked();
@@ -126,7 +126,7 @@ fn a_directory_that_is_closed_is_not_opened_by_an_answer_that_was_under_way() {
     cache.set_search(&dir, true);
     forget();
     let found = cache.lookup_or_fill(&root, b"dir", || {
-        // Asked when everyone might search it.
+        // Read when everyone might search it.
         cache.set_search(&dir, false);
         Ok::<_, Infallible>(directory(true, None))
     });
@@ -150,8 +150,7 @@ fn held<'c>(cache: &'c Dcache<u64>, ttl: Option<Duration>) -> DentryRef<'c, u64>
     dir.expect("it is there")
 }
 
-/// The bug to be found: permissions that may have changed behind the cache's back are believed by
-/// walks that begin at the directory.
+/// Regression: walks from an expired directory use its outdated permissions.
 #[test]
 fn of_a_start_that_has_expired_it_is_asked_whether_it_may_be_searched() {
     let ttl = Duration::from_secs(1);
@@ -175,8 +174,7 @@ fn of_a_start_that_has_expired_it_is_asked_whether_it_may_be_searched() {
     }
 }
 
-/// The bug to be found: a completion that did not see a name keeps what was known of it before it
-/// expired.
+/// Regression: a completion keeps an expired name that it did not see.
 #[test]
 fn a_name_that_had_expired_and_a_completion_did_not_see_is_gone() {
     let Clocked { cache, millis } = clocked();
@@ -193,8 +191,8 @@ fn a_name_that_had_expired_and_a_completion_did_not_see_is_gone() {
     assert!(matches!(cache.find(&root, b"gone", WalkOptions::default(), |_| true), Walk::Negative { .. }));
 }
 
-/// The bug to be found: a completion that began before a file with a time to live was made makes
-/// the directory complete, which outlives the file's.
+/// Regression: a completion that began before a file with a time to live was created makes the
+/// directory complete, beyond the file's time.
 #[test]
 fn a_file_with_a_time_to_live_spoils_a_completion_that_did_not_see_it() {
     let Clocked { cache, .. } = clocked();

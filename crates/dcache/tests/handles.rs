@@ -1,5 +1,5 @@
-//! What a walk sees of an entry's handle is what a reference to the entry tells, wherever the walk
-//! has read it: in the record, in a note, or beside the references.
+//! A walk returns the same handle as a reference to the entry, whether it reads it in the record,
+//! the path cache or the dentry.
 
 use dentree_dcache::*;
 
@@ -26,7 +26,7 @@ fn seen<H: Handle>(cache: &Dcache<H>, path: &str) -> Option<Seen<H>> {
     }
 }
 
-/// Looks several times: walks by steps, and walks by the path cache; alone and in batches.
+/// Walks by steps and by the path cache, alone and in batches.
 fn check<H: Handle + std::fmt::Debug>(cache: &Dcache<H>, path: &str, entry: &DentryRef<'_, H>) {
     let expected = Seen { id: entry.id(), handle: entry.handle().clone(), kind: entry.kind() };
     for turn in 0..4 {
@@ -38,8 +38,8 @@ fn check<H: Handle + std::fmt::Debug>(cache: &Dcache<H>, path: &str, entry: &Den
     assert!(cache.is_linked(expected.id), "{path}");
 }
 
-/// All kinds, under paths of one to nine names; each slot is used for the second time, so that
-/// generations are not what fresh memory has.
+/// All kinds, under paths of one to nine names. Each slot is used for the second time, so that
+/// generations are not those of fresh memory.
 fn look_everywhere<H: Handle + std::fmt::Debug>(handle: impl Fn(u64) -> H) {
     let cache = Dcache::builder().seed(7).build(Child::directory(handle(0)));
     let kinds: [fn(H) -> Child<H>; 3] = [Child::directory, Child::symlink, Child::other];

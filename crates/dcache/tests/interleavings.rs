@@ -14,7 +14,7 @@ fn cache() -> Arc<Dcache<u64>> {
     Arc::new(Dcache::builder().seed(5).prefetch(PrefetchMode::Off).build(Child::directory(1)))
 }
 
-/// `None` where writers were faster at every attempt: that claims nothing.
+/// `None` for `Busy`, which says nothing.
 fn look(cache: &Dcache<u64>, path: &str) -> Option<Option<u64>> {
     match cache.walk(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true) {
         Walk::Found(dentry) => Some(Some(*dentry.handle())),
@@ -23,8 +23,8 @@ fn look(cache: &Dcache<u64>, path: &str) -> Option<Option<u64>> {
     }
 }
 
-/// At random, and with few changes of thread at random places: only so does a thread meet all of
-/// another one's call between two of its own steps.
+/// At random, and with few switches at random places, so that a thread meets another one's whole
+/// call between two of its steps.
 fn check(model: impl Fn() + Clone + Send + Sync + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES);
     shuttle::check_pct(model, SCHEDULES, 3);
@@ -185,7 +185,7 @@ fn a_complete_directory_denies_only_what_is_not_there() {
     });
 }
 
-/// Walks that enter a path into the path cache.
+/// Walks that insert a path into the path cache.
 fn learn(cache: &Dcache<u64>, path: &str) {
     for _ in 0..2 {
         assert!(matches!(look(cache, path), Some(Some(_))));
@@ -247,8 +247,7 @@ fn a_note_is_not_followed_to_what_takes_the_slot_of_its_entry() {
             })
         };
         for _ in 0..2 {
-            // Asked by value, then held: neither may meet what was there before or is made at this
-            // moment.
+            // Found by value, then held: never an earlier or later entry.
             if let Walk::Found(seen) = cache.find(&cache.root(), b"a/file", WalkOptions::default(), |_| true)
             {
                 assert!(matches!(seen.handle, 3 | 7));
@@ -268,7 +267,7 @@ fn found<'c>(cache: &'c Dcache<u64>, path: &[u8]) -> Option<DentryRef<'c, u64>> 
     }
 }
 
-/// Removes what the path leads to as its last holder, and makes it again, both in place.
+/// Removes the end of the path as its last holder and creates it again, both in place.
 fn remove_and_make_again(cache: &Dcache<u64>, path: &[u8], again: Child<u64>) {
     let Some(entry) = found(cache, path) else { return };
     let (dir, name) = (entry.parent(), entry.name());

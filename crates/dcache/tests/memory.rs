@@ -6,7 +6,7 @@ use std::sync::Arc;
 const BUDGET: usize = 256 << 10;
 
 fn name(i: usize) -> Vec<u8> {
-    // One name in eight is a long one.
+    // One name in eight is long.
     format!("{i}-{}", "x".repeat(if i.is_multiple_of(8) { 100 } else { 4 })).into_bytes()
 }
 
@@ -32,8 +32,8 @@ fn the_budget_is_never_passed_and_the_parts_add_up() {
     assert_eq!(stats.held, 0);
 }
 
-/// Where many names fell into one bucket the index grew by more than was reckoned with, and the
-/// accounts overflowed.
+/// Regression: many names in one bucket made the index grow by more than was reserved, and the
+/// count of bytes overflowed.
 #[test]
 fn unlucky_hashes_are_accounted_for() {
     for seed in [4393_u64, 5166] {

@@ -1,4 +1,4 @@
-//! Random operations against a tree in a map: whatever the cache says of a path, the tree says too.
+//! Random operations against a tree in a map: the cache and the tree give the same results.
 
 use dentree_dcache::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const ROOT: u64 = 1;
 
-/// A file system in its simplest form.
+/// A minimal file system.
 #[derive(Default)]
 struct Disk {
     names: BTreeMap<(u64, Vec<u8>), (u64, Kind)>,
@@ -54,7 +54,7 @@ fn join(path: &[Vec<u8>]) -> Vec<u8> {
 }
 
 impl Both {
-    /// Walks as a virtual file system does: asks the disk for what the cache misses.
+    /// Walks as a virtual file system does.
     fn walk(&self, path: &[Vec<u8>]) -> Option<DentryRef<'_, u64>> {
         let path = join(path);
         let (mut at, mut rest) = (self.cache.root(), 0);
@@ -72,7 +72,7 @@ impl Both {
             let name = path[rest + stopped.rest..].split(|&byte| byte == b'/').next().expect("a name");
             let fill = || {
                 Ok::<_, Infallible>(match self.disk.borrow().get(*stopped.dir.handle(), name) {
-                    // One inode in seven is believed for no time at all.
+                    // One inode in seven has no time to live.
                     Some((inode, kind)) => {
                         Fill::Positive(child(inode, kind, (inode % 7 == 0).then_some(Duration::ZERO)))
                     }
@@ -120,7 +120,7 @@ impl Both {
         }
     }
 
-    /// Walks to everything that there is below a directory.
+    /// Walks to everything below a directory.
     fn check_all(&self, path: &mut Vec<Vec<u8>>, dir: u64) {
         let disk = self.disk.borrow();
         for (name, inode, _) in disk.list(dir) {

@@ -1,5 +1,4 @@
-//! What a walk enters into the path cache saves the next one its steps, and never returns what is
-//! no longer so.
+//! The path cache saves steps and never returns an outdated result.
 
 use dentree_dcache::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +9,9 @@ const MISSING: &[u8] = b"first-directory/second/a-name-of-more-than-thirty-two-b
 
 type Entry<'c> = DentryRef<'c, u64>;
 
-/// A cache with the path in it, whose last directory is complete, and its directories.
+/// A cache with the path, whose last directory is complete, and its directories.
 fn cache() -> Dcache<u64> {
-    // A second goes by from each look at the clock to the next.
+    // The clock advances a second per reading.
     let clock = AtomicU64::new(0);
     let tick = move || Duration::from_secs(clock.fetch_add(1, Ordering::Relaxed));
     let cache = Dcache::builder().memory(1 << 20).seed(7).clock(tick).build(Child::directory(1));
@@ -72,7 +71,6 @@ fn a_path_is_stepped_once() {
     assert_eq!(stats.memory.used - learnt.memory.used, 64, "its entry");
 }
 
-/// A rename moves one entry and none below it.
 #[test]
 fn below_a_renamed_directory_paths_are_found_as_anywhere() {
     let cache = cache();
@@ -84,7 +82,7 @@ fn below_a_renamed_directory_paths_are_found_as_anywhere() {
     }
     let Stats { walks, cached_paths, .. } = cache.stats();
     assert_eq!(walks - cached_paths, 1);
-    // And no longer once that is not so.
+    // Not after another rename.
     cache.rename(&root, b"moved", &root, b"gone");
     for _ in 0..20 {
         assert_eq!(walk(&cache, &below), Err(None));
@@ -156,14 +154,13 @@ fn found<'c>(cache: &'c Dcache<u64>, path: &[u8]) -> Entry<'c> {
     }
 }
 
-/// What two walks return after `change`, of a path that is there and of one that is not, when both
-/// had been learnt.
+/// The results of two cached paths after `change`, one positive and one negative.
 fn after(change: impl Fn(&Dcache<u64>)) -> [Result<u64, Option<Reason>>; 2] {
     let cache = cache();
     learn(&cache);
     change(&cache);
     let answers = [walk(&cache, PATH), walk(&cache, MISSING)];
-    // Nor after walks that could have inserted something else.
+    // Also after walks that could have inserted something else.
     for _ in 0..20 {
         assert_eq!([walk(&cache, PATH), walk(&cache, MISSING)], answers);
     }
@@ -230,13 +227,13 @@ fn a_change_at_the_end_of_a_path_is_seen() {
     assert_eq!(timed[0], Err(Some(Reason::Expired)));
 }
 
-/// The same numbers, used again: by other names, in other directories.
+/// Reuses the same numbers under other names, in other directories.
 #[test]
 fn what_uses_a_number_again_is_not_taken_for_what_was_cached() {
     let cache = Dcache::builder().memory(64 << 10).seed(7).build(Child::directory(1_u64));
     let root = cache.root();
     for round in 0..200_u64 {
-        // All in the same slots, as nothing else is in the cache.
+        // All in the same slots, as the cache has nothing else.
         let dir = cache.create(&root, format!("dir{}", round % 3).as_bytes(), Child::directory(2));
         drop(cache.create(&dir, format!("file{}", round % 5).as_bytes(), Child::other(100 + round)));
         drop(dir);

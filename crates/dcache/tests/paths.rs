@@ -1,10 +1,10 @@
-//! A whole path leads where its components lead one by one, whatever it is made of.
+//! A whole path leads to the same end as its components one by one.
 
 use dentree_dcache::*;
 use proptest::prelude::*;
 
-/// Directories that were renamed or that not everyone may search; names of every length about the
-/// sizes that walks read at once.
+/// Renamed directories, directories that not everyone may search, and names of every length about
+/// the sizes that walks read at once.
 fn fill(cache: &Dcache<u64>, depth: usize) -> Vec<String> {
     let names: Vec<String> = [1, 2, 15, 16, 17, 31, 32, 33, 64, 130, 255]
         .into_iter()
@@ -40,7 +40,7 @@ fn fill(cache: &Dcache<u64>, depth: usize) -> Vec<String> {
     names
 }
 
-/// Where the walk ends: at an inode, at nothing, or with a reason at a place.
+/// The end of a walk: an inode, nothing, or a reason and a place.
 type Seen = Result<u64, Option<(Reason, usize)>>;
 
 fn seen(walk: Walk<'_, u64>) -> Seen {
@@ -51,7 +51,7 @@ fn seen(walk: Walk<'_, u64>) -> Seen {
     }
 }
 
-/// One component after the other, a slash behind each that is not the last.
+/// Walks one component at a time, each but the last with a slash.
 fn one_by_one(cache: &Dcache<u64>, path: &str) -> Seen {
     let mut dir = cache.root();
     let mut at = 0;
@@ -82,8 +82,8 @@ proptest! {
         let names = fill(&cache, 20);
         let mut path = String::new();
         for (level, (choice, special)) in choices.into_iter().enumerate() {
-            // Mostly the name that leads on, now and then another, a dot, a slash too many, or
-            // nothing that there is.
+            // Mostly the name that continues, now and then another one, a dot, an extra slash, or a
+            // missing name.
             let on = &names[(level * 5 + 3) % names.len()];
             let name = match (choice, special) {
                 (_, 0) => "..",

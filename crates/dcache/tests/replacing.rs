@@ -1,6 +1,5 @@
-//! A name that is replaced is there at every instant: the bug to be found is a writer that takes
-//! the old entry away before it links the new one, so that a lookup in between says that the name
-//! does not exist.
+//! A replaced name exists at every instant. Regression: a writer that removes the old entry before
+//! it links the new one, so that a lookup in between returns ENOENT.
 
 use dentree_dcache::*;
 use std::convert::Infallible;
@@ -10,12 +9,11 @@ use std::thread;
 const TURNS: u64 = if cfg!(debug_assertions) { 40_000 } else { 200_000 };
 const NAMES: [&[u8]; 2] = [b"target", &[b't'; 40]];
 
-/// How a directory begins.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Directory {
-    /// With all names cached.
+    /// All names cached.
     Complete,
-    /// With names that have to be asked for.
+    /// Names not cached.
     Incomplete,
 }
 
@@ -26,7 +24,7 @@ struct World {
 }
 
 impl World {
-    /// A cache with `dir/target`, and the same under a long name.
+    /// A cache with `dir/target` and the same under a long name.
     fn new(directory: Directory) -> Self {
         let cache = Dcache::builder().build(Child::directory(1));
         let dir = cache.create(&cache.root(), b"dir", Child::directory(2)).id();
@@ -49,7 +47,7 @@ impl World {
         drop(self.cache.create(&self.dir(), name, Child::other(inode)));
     }
 
-    /// Looks the name up in each way there is; the name exists all the time.
+    /// Looks the name up in each way; it exists throughout.
     fn look(&self, name: &[u8]) {
         let (cache, root, options) = (&self.cache, self.cache.root(), WalkOptions::default());
         let path = [b"dir/", name].concat();
@@ -65,7 +63,7 @@ impl World {
         assert!(cache.lookup_or_fill(&self.dir(), name, asked).is_ok_and(|found| found.is_some()), "fill");
     }
 
-    /// Replaces the names over and over while others look them up.
+    /// Replaces the names repeatedly while other threads look them up.
     fn replace_while_looked_up(&self, replace: impl Fn(&Self, &[u8], u64) + Sync) {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -85,7 +83,7 @@ impl World {
     }
 }
 
-/// Tells the others, also where a thread ends in a panic.
+/// Sets the flag when dropped, also in a panic.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -136,8 +134,8 @@ fn two_names_that_are_exchanged_are_there_at_every_instant() {
     check(|world, _, _| world.cache.exchange(&world.dir(), NAMES[0], &world.dir(), NAMES[1]));
 }
 
-/// A completion enters what the directory has by now, over entries that have expired or are of
-/// other inodes.
+/// A completion inserts the directory's present names, over entries that have expired or have other
+/// inodes.
 #[test]
 fn a_name_that_a_completion_enters_again_is_there_at_every_instant() {
     check(|world, _, turn| {

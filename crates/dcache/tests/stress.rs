@@ -1,4 +1,4 @@
-//! Threads that walk, create, rename, unlink, prune and shrink at once, while checkers hold the
+//! Threads walk, create, rename, unlink, prune and shrink at once, while checkers hold the
 //! guarantees G1 to G7. Bounded by operations, not by time.
 
 use dentree_dcache::*;
@@ -9,7 +9,7 @@ use std::thread;
 
 const BUDGET: usize = 192 << 10;
 
-/// A walk was overtaken too often to say anything.
+/// Writers invalidated every attempt of a walk.
 #[derive(Debug)]
 struct Busy;
 
@@ -25,7 +25,7 @@ fn found<'c>(cache: &'c Dcache<Inode>, path: &str) -> Option<DentryRef<'c, Inode
     look(cache, path).ok().flatten()
 }
 
-/// An inode that knows whether it is still alive, and counts its fellows.
+/// An inode that knows whether it is live, and counts the live ones.
 #[derive(Clone, Debug)]
 struct Inode(Arc<Body>);
 
@@ -83,13 +83,13 @@ impl World {
 
     fn check_budget(&self) {
         let stats = self.cache.stats();
-        // Each thread may hold a few entries, and each pins those above it.
+        // Each thread may hold a few entries, and each pins its ancestors.
         let held = 64 * 160;
         assert!(stats.memory.used <= BUDGET + held, "{stats:?}");
     }
 }
 
-/// Runs all closures at once and waits for them; a panic of one is the test's.
+/// Runs all closures at once; panics if one does.
 fn together(jobs: Vec<Box<dyn FnOnce() + Send + '_>>) {
     let start = Barrier::new(jobs.len());
     thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn together(jobs: Vec<Box<dyn FnOnce() + Send + '_>>) {
     });
 }
 
-/// The bug to be found: a rename that takes the old name away before it gives the new one.
+/// Regression: a rename that removes the old name before it adds the new one.
 #[test]
 fn a_directory_that_is_renamed_to_and_fro_is_always_found_under_one_of_its_names() {
     let world = World::new();
@@ -134,7 +134,7 @@ fn a_directory_that_is_renamed_to_and_fro_is_always_found_under_one_of_its_names
             let before = renames.load(Ordering::SeqCst);
             let looks = ["a/deep/file", "other/b/deep/file", "a/deep/file"].map(|path| look(cache, path));
             let during = renames.load(Ordering::SeqCst) - before;
-            // With one rename at most meanwhile: there before it, or there after it.
+            // With at most one rename meanwhile the file is under one of the names.
             if during <= 1 && looks.iter().all(Result::is_ok) {
                 claims += 1;
                 assert!(looks.iter().any(|look| matches!(look, Ok(Some(_)))), "lost during {before}");
@@ -169,7 +169,7 @@ fn of_two_names_that_are_exchanged_each_is_always_there() {
                 match cache.walk(&root, path.as_bytes(), WalkOptions::default(), |_| true) {
                     Walk::Found(file) => assert!(matches!(file.handle().0.number, 11 | 12)),
                     Walk::Stopped(Stopped { why: Reason::Busy, .. }) => {
-                        // No claim; under the lock it must be found.
+                        // `Busy` says nothing; under the lock the file must be found.
                         let dir = cache
                             .lookup_or_fill(&root, &path.as_bytes()[..1], || Err("asked for what is there"));
                         assert!(dir.expect("cached").is_some());
@@ -214,7 +214,7 @@ fn a_complete_directory_never_denies_what_is_in_it() {
 }
 
 impl World {
-    /// Changes everything all the time; what it holds must stay what it is.
+    /// Makes changes all the time; held entries must not change.
     fn churn(&self, seed: u64) {
         let (cache, mut state, root) = (&self.cache, seed, self.cache.root());
         for i in 0..40_000_u64 {
@@ -237,7 +237,7 @@ impl World {
                 6 if i % 16 == 0 => cache.unlink(&root, dir_name.as_bytes()),
                 _ => {}
             }
-            // G6: no pruning took it, and its id still means it.
+            // G6: no pruning evicted it, and its id is still valid.
             assert_eq!(held.handle().0.number, number);
             assert_eq!(cache.get(id).expect("held").handle().0.number, number);
             if i % 256 == 0 {
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Whatever is found under a name must be what was created under it.
+    /// An entry found under a name is one created under it.
     fn look(&self, seed: u64) {
         let (cache, mut state) = (&self.cache, seed);
         for _ in 0..60_000 {
@@ -259,7 +259,7 @@ impl World {
                 cache.find(&cache.root(), path.as_bytes(), WalkOptions::default(), |_| true)
             {
                 assert_eq!(seen.handle.0.number, number, "{path}");
-                // An id that leads anywhere leads to what was seen.
+                // A valid id leads to the entry that was found.
                 let kept = cache.get(seen.id);
                 assert!(kept.is_none_or(|kept| kept.handle().0.number == number), "{path}");
             }
@@ -280,13 +280,13 @@ fn held_entries_keep_their_inode_while_all_around_is_churned() {
     world.cache.prune(usize::MAX);
     let live = world.live.clone();
     drop(world);
-    // G7 and the accounts: every inode was dropped, once.
+    // G7 and memory: every inode was dropped once.
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
-/// As [`World::churn`] and [`World::look`] where handles are words, which walks take from where
-/// they find names: a file's number and a turn that no other file has. The bug to be found: the
-/// handle or the generation of what had a slot before, or has it next.
+/// As [`World::churn`] and [`World::look`] with handles that are words: a file's number and a turn
+/// that no other file has. Regression: the handle or generation of the slot's earlier or later
+/// entry.
 #[test]
 fn handles_that_are_words_are_those_of_what_was_found_while_slots_are_reused() {
     const FILES: u64 = 48;
@@ -307,7 +307,7 @@ fn handles_that_are_words_are_those_of_what_was_found_while_slots_are_reused() {
             match random(&mut state) % 6 {
                 0 => cache.unlink(&dir, name.as_bytes()),
                 1 => assert!(cache.prune(20) < 1000),
-                // The slot of a directory, then of a file: a seed, then a handle.
+                // The slot of a directory, then of a file.
                 2 if turn % 8 == 0 => cache.unlink(&root, dir_name.as_bytes()),
                 _ => {}
             }
@@ -321,7 +321,7 @@ fn handles_that_are_words_are_those_of_what_was_found_while_slots_are_reused() {
             let found = cache.find(&cache.root(), path(number).as_bytes(), WalkOptions::default(), |_| true);
             let Walk::Found(seen) = found else { continue };
             assert_eq!(seen.handle % FILES, number);
-            // No other entry ever had this handle, so the id that came with it is its own.
+            // No other entry ever had this handle, so its id is its own.
             if let Some(kept) = cache.get(seen.id) {
                 assert_eq!((*kept.handle(), kept.id()), (seen.handle, seen.id));
             }
@@ -337,7 +337,7 @@ fn one_of_many_askers_asks_and_a_late_answer_brings_nothing_back() {
     let cache = &world.cache;
     let root = cache.root();
     let asked = AtomicU64::new(0);
-    // What is on the disk: a name exists in even rounds.
+    // The file system: a name exists in even rounds.
     for round in 0..2_000_u64 {
         let name = format!("name{}", round % 5);
         cache.invalidate(&root, name.as_bytes());

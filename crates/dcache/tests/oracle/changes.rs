@@ -1,9 +1,9 @@
-//! The changes: of the truth first, then of the cache, as its owner has to.
+//! Changes: of the model tree first, then of the cache, as its user has to.
 //!
-//! A change of a name has it locked, and the directory shared, so that others change other names
-//! beside. A directory gets and loses names with the structure locked. A change is told through the
-//! entry to which a walk from the root leads: if that one is detached meanwhile, as another thread
-//! invalidates it, it is told once more, before the window closes.
+//! A change of a name holds the name's lock, and the directory's shared. A directory gets and loses
+//! names with the structure locked. A change is reported through the entry that a walk from the
+//! root leads to. If that is detached meanwhile by another thread's invalidation, it is reported
+//! again, before the window closes.
 
 use crate::client::Client;
 use crate::truth::{Dir, Node, Slot, name};
@@ -12,7 +12,7 @@ use dentree_dcache::DentryRef;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 
-/// A name to be changed, locked.
+/// A locked name to be changed.
 struct Place<'w, 'd, H: Inode> {
     entry: DentryRef<'w, H>,
     dir: &'d Arc<Dir>,
@@ -33,7 +33,7 @@ impl<H: Inode> Place<'_, '_, H> {
     }
 }
 
-/// Whether this thread has the structure alone.
+/// Whether this thread holds the structure exclusively.
 #[derive(Clone, Copy, PartialEq)]
 enum Structure {
     Alone,
@@ -60,7 +60,7 @@ impl<'w, H: Inode> Client<'w, H> {
         change(self);
     }
 
-    /// The entry to which a walk from the root leads; the way is not changed meanwhile.
+    /// The entry that a walk from the root leads to; the path does not change meanwhile.
     fn entry(&self, dir: &Arc<Dir>) -> Option<DentryRef<'w, H>> {
         let (mut way, mut at) = (Vec::new(), dir.clone());
         while !at.is_root() {
@@ -80,7 +80,7 @@ impl<'w, H: Inode> Client<'w, H> {
         self.entry(dir)
     }
 
-    /// Locks a name, unless others are at it.
+    /// Locks a name, unless another thread has it.
     fn place<'d>(&self, dir: &'d Arc<Dir>, number: usize, structure: Structure) -> Option<Place<'w, 'd, H>> {
         let removed = dir.removed.try_read().ok().filter(|removed| !**removed)?;
         let is_believed = dir.slots[number].changing.try_lock().ok()?;
@@ -88,7 +88,7 @@ impl<'w, H: Inode> Client<'w, H> {
         Some(Place { entry, dir, number, is_believed, structure, _removed: removed })
     }
 
-    /// Makes sure that a change was told where it is looked for.
+    /// Reports a change again if its entry was detached.
     fn make_sure(&self, place: &Place<'w, '_, H>) {
         self.make_sure_of(&place.entry, place.dir, place.structure, |entry| {
             self.world.cache.invalidate(entry, &name(place.number));
@@ -111,7 +111,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// Changes a name that is no directory's, before or after.
+    /// Changes a name that is no directory's.
     fn change_leaf(&self, dir: &Arc<Dir>, number: usize) -> Option<()> {
         let mut place = self.place(dir, number, Structure::Shared)?;
         let old = place.node();
@@ -120,7 +120,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
         let is_gone = old.is_some() && self.one_in(2);
         let new = (!is_gone).then(|| self.a_leaf());
-        // Seldom, so that lookups of others are under way when the name changes.
+        // Rarely, so that other threads' lookups are in progress when the name changes.
         let victim = self
             .one_in(3)
             .then(|| self.look_up(&place.entry, dir, number, false))
@@ -134,13 +134,12 @@ impl<'w, H: Inode> Client<'w, H> {
                 *place.is_believed = false;
             }),
             (3..=5, _) if may_wait => self.set(&mut place, new, "told by time", |place| {
-                // Results from before are in the cache once no thread is asking.
+                // Earlier results are in the cache once no thread is filling.
                 drop(place.slot().asking.write());
                 self.world.millis.fetch_add(TTL.as_millis() as u64, Ordering::SeqCst);
             }),
             (6..=8, Some(victim)) if is_gone => self.set(&mut place, None, "told by delete", |place| {
-                // A later question gets the new answer, so nothing is missed if it is
-                // detached then.
+                // A later fill gets the new result, so nothing is lost if it is detached then.
                 match victim.is_reachable() {
                     true => cache.delete(&victim),
                     false => cache.unlink(&place.entry, &name(place.number)),
@@ -154,7 +153,7 @@ impl<'w, H: Inode> Client<'w, H> {
         Some(())
     }
 
-    /// A new file, or another name of one that is there.
+    /// A new file, or another name of an existing one.
     fn a_leaf(&self) -> Node {
         match self.a_dir().slots[self.a_name()].value.now() {
             Some(node @ Node::Leaf(_)) if self.one_in(4) => node,
@@ -223,7 +222,7 @@ impl<'w, H: Inode> Client<'w, H> {
         Some(())
     }
 
-    /// Renames to another name, or exchanges the two.
+    /// Renames a name, or exchanges two.
     fn rename(&self, old_dir: &Arc<Dir>, old: usize, structure: Structure) -> Option<()> {
         let (new_dir, new) = (&if self.one_in(2) { self.a_dir() } else { old_dir.clone() }, self.a_name());
         if (old_dir.ino, old) == (new_dir.ino, new) {
@@ -246,8 +245,7 @@ impl<'w, H: Inode> Client<'w, H> {
         {
             return None;
         }
-        // What the file system would check: and so the cache knows what is moved, as long as it is
-        // held.
+        // A file system checks these, so the cache knows the moved entry while it is held.
         let known = [(&from, Some(&moved)), (&to, other.as_ref())].map(|(place, node)| {
             let found = self.look_up(&place.entry, place.dir, place.number, true);
             assert_eq!(found.as_ref().map(|found| found.handle().ino()), node.map(Node::ino));
@@ -291,7 +289,7 @@ impl<'w, H: Inode> Client<'w, H> {
         Some(())
     }
 
-    /// Closes a directory to some, or opens it to all.
+    /// Changes the search permission of a directory.
     fn permit(&self, dir: &Arc<Dir>) {
         let Ok(_closing) = dir.closing.try_lock() else { return };
         let Some(_removed) = dir.removed.try_read().ok().filter(|removed| !**removed) else { return };

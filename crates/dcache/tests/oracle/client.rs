@@ -1,4 +1,4 @@
-//! One thread: what it asks, and what it does to the cache that changes no name.
+//! One thread: its lookups, and the operations that change no name.
 
 use crate::judge::{Answer, Floor, Part, Question, View, What, Who};
 use crate::truth::{Dir, FLOOD, LENGTHS, Node, name};
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-/// The most directories that a thread holds.
+/// Most directories that a thread holds.
 const POCKET: usize = 8;
-/// Entries of the directory that crowds out others.
+/// Entries of the directory that causes evictions.
 const CROWDING: u64 = 600;
 
 /// A directory and a reference to an entry of it.
@@ -46,7 +46,7 @@ impl<'w, H: Inode> Client<'w, H> {
         self.random(n) == 0
     }
 
-    /// Lets others run, for a while, sometimes.
+    /// Sometimes yields to other threads.
     pub fn dawdle(&self) {
         for _ in 0..self.random(8).saturating_sub(3) {
             thread::yield_now();
@@ -72,7 +72,7 @@ impl<'w, H: Inode> Client<'w, H> {
         self.world.end(self.number);
     }
 
-    /// The root, or a directory that this thread has met.
+    /// The root, or a directory that this thread has found.
     fn held(&self) -> Held<'w, H> {
         match self.pocket.get(self.random(POCKET + 2)) {
             Some((entry, dir)) => (entry.clone(), dir.clone()),
@@ -94,7 +94,6 @@ impl<'w, H: Inode> Client<'w, H> {
         self.random(LENGTHS.len())
     }
 
-    /// A directory of the tree as it is now.
     pub fn a_dir(&self) -> Arc<Dir> {
         let mut dir = self.world.root.clone();
         loop {
@@ -109,7 +108,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// A path, mostly to something.
+    /// A path, mostly to an existing file.
     fn question(&self, start: &Arc<Dir>) -> Question {
         let (mut path, mut parts) = (Vec::new(), Vec::new());
         let mut at = Some(start.clone());
@@ -172,7 +171,7 @@ impl<'w, H: Inode> Client<'w, H> {
     fn walk(&mut self) {
         let (entry, start) = self.held();
         let mut question = self.question(&start);
-        // Walks that are repeated take other ways than the first.
+        // Repeated walks take other code paths than the first.
         for _ in 0..1 + self.random(6) {
             self.walk_from(&entry, &start, &mut question);
         }
@@ -259,7 +258,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// Tells of an answer that no version gives.
+    /// Reports a result that no version allows.
     fn fail(&self, question: &Question, start: &Arc<Dir>, what: &str) -> ! {
         let mut text = String::new();
         question.histories(start, 0, &mut text);
@@ -269,7 +268,7 @@ impl<'w, H: Inode> Client<'w, H> {
         panic!("thread {}, turn {}: {what}\n{path}\n{question:?}\n{text}", self.number, self.turns);
     }
 
-    /// Fails where the name of `dir` never meant what was answered of it.
+    /// Fails if the name of `dir` never had this result.
     fn judge_name(&self, (what, low): (&str, u64), dir: &Arc<Dir>, name: usize, found: Option<u64>) {
         let high = self.world.now();
         let is_it = |view: &mut View| {
@@ -301,7 +300,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// Looks a name up, asking the truth if need be; the answer is one to remember if it `must` be.
+    /// Looks a name up, in the model tree if need be; the result must be cached if `must`.
     pub fn look_up(
         &self,
         entry: &DentryRef<'w, H>,
@@ -315,12 +314,12 @@ impl<'w, H: Inode> Client<'w, H> {
         let found = self.world.cache.lookup_or_fill(entry, &name(number), || {
             self.dawdle();
             let child = slot.value.now().map(|node| self.world.child(dir, &node));
-            // Behind the look at the truth: a thread that sees it renamed, and this not, comes
+            // After the read of the tree: a thread that sees the rename there, and not this, comes
             // after the cache was told.
             let is_moving = slot.moving.load(Ordering::SeqCst);
             self.dawdle();
             if self.one_in(64) {
-                // A file system may use the cache while it is asked.
+                // `fill` may use the cache.
                 self.world.cache.prune(4);
             }
             match child {
@@ -340,7 +339,7 @@ impl<'w, H: Inode> Client<'w, H> {
         found
     }
 
-    /// Enters all names of a directory as a scan sees them, one after the other.
+    /// Inserts all names of a directory as a scan does.
     fn gather(&mut self) {
         let (entry, dir) = self.held();
         let mut completion = self.world.cache.begin_complete(&entry);
@@ -354,7 +353,7 @@ impl<'w, H: Inode> Client<'w, H> {
             self.dawdle();
             if let Some(node) = node {
                 completion.enter(&name(number), self.world.child(&dir, &node));
-                // A directory whose names come and go untold has no end of them.
+                // A directory whose names change unreported is never complete.
                 is_whole = true;
             }
         }
@@ -363,7 +362,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// Expires or forgets something.
+    /// Expires or invalidates something.
     fn forget(&mut self) {
         let (cache, (entry, _)) = (&self.world.cache, self.held());
         match self.random(if self.world.expires { 8 } else { 32 }) {
@@ -373,7 +372,7 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// Brings in more than there is room for.
+    /// Inserts more than fits.
     fn flood(&mut self) {
         let (root, world) = (self.world.cache.root(), self.world);
         let Some(flood) = self.look_up(&root, &world.root, FLOOD, true) else { return };
@@ -388,20 +387,20 @@ impl<'w, H: Inode> Client<'w, H> {
         }
     }
 
-    /// What a held entry says of itself.
+    /// Checks a held entry.
     fn examine(&self, entry: &DentryRef<'w, H>) {
         let cache = &self.world.cache;
         assert_eq!(entry.kind(), kind_of(entry.handle().ino()));
         assert_eq!(entry.parent().kind(), Kind::Directory);
         assert!(!entry.is_complete() || entry.kind() == Kind::Directory);
         assert!([0, 1, 2, 31, 32, 33, 255, b"flood".len()].contains(&entry.name().len()));
-        // The last holder alone may make an entry negative, and it is this thread's.
+        // Only the last holder may make an entry negative, and that is this thread.
         assert!(!entry.is_negative(), "held, and made negative");
         let again = cache.get(entry.id());
         assert!(again.is_some_and(|again| again == *entry), "held, and its id leads elsewhere");
-        // A reference that was given up and taken back is the one that it was.
+        // A reference that is leaked and taken back is the same.
         let raw = entry.clone().into_raw();
-        // SAFETY: given up just now.
+        // SAFETY: leaked just now.
         let back = unsafe { DentryRef::from_raw(cache, raw) };
         assert!(
             back == *entry && back.cache().is_linked(back.id()) == back.is_linked() || !back.is_reachable()
@@ -434,8 +433,7 @@ impl<'w, H: Inode> Client<'w, H> {
             2 if self.one_in(8) => cache.shrink_to(self.random(self.world.budget)),
             _ => {
                 let stats = cache.stats();
-                // Each reference pins what is above it, and names of 255 bytes are beside the
-                // entries.
+                // Each reference pins its ancestors; names of 255 bytes are outside of the entries.
                 let held = self.world.threads() * 24 * 12 * 512;
                 assert!(stats.memory.used <= self.world.budget + held, "{stats:?}");
             }

@@ -1,15 +1,14 @@
-//! The judge: whether some version of the whole tree gives an answer, at one instant of the call's
-//! window.
+//! The judge: whether some version of the tree gives a result, at one instant of the call's window.
 //!
-//! An instant is searched for by narrowing an interval: each register that the answer depends on
-//! must have had its value then. A change whose window has the instant inside may have happened or
-//! not, but the same for all of its registers.
+//! It narrows an interval of instants: each register that the result depends on must have had its
+//! value then. A change whose window includes the instant may have happened or not, but the same
+//! for all of its registers.
 
 use crate::truth::{Dir, Node, Register, Version, name};
 use dentree_dcache::{Handle, Reason, Walk};
 use std::sync::Arc;
 
-/// Instants of a call, and what is assumed of the changes that were under way.
+/// Instants of a call, and assumptions about changes in progress.
 #[derive(Clone)]
 pub struct View {
     low: u64,
@@ -22,7 +21,7 @@ impl View {
         View { low, high, happened: Vec::new() }
     }
 
-    /// Whether the register had, at an instant of the view, a value for which `holds` does.
+    /// Whether the register had a value, at an instant of the view, for which `holds` does.
     pub fn some<T: Clone>(
         &mut self,
         register: &Register<T>,
@@ -62,11 +61,11 @@ pub enum What {
     Dot,
     DotDot,
     Name(usize),
-    /// Nothing ever has it.
+    /// No entry ever has it.
     Unknown,
 }
 
-/// A component and where in the path it stands.
+/// A component and its place in the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub begin: usize,
@@ -74,24 +73,24 @@ pub struct Part {
     pub what: What,
 }
 
-/// The user that walks.
+/// The identity of a walk.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Who {
     /// May search every directory.
     Superuser,
-    /// May search those that everyone may.
+    /// May search directories that everyone may.
     Nobody,
-    /// The same, and is asked about each.
+    /// The same, by `may_search`.
     Asked,
 }
 
-/// Where `..` ends.
+/// Where `..` stops.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Floor {
     Root,
-    /// At this directory, too.
+    /// Also at this directory.
     At(u64),
-    /// At one that has left the tree, or may have.
+    /// At a directory that may have been removed.
     Unsure,
     /// Everywhere.
     Gone,
@@ -109,7 +108,7 @@ pub struct Question {
     pub high: u64,
 }
 
-/// The answer to a walk; inodes by number.
+/// The result of a walk; inodes by number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Answer {
     Found(u64),
@@ -136,12 +135,12 @@ impl Answer {
     }
 }
 
-/// Goes on from a directory, and what it has under the component before, if the walk has looked.
+/// Continues from a directory.
 type Then<'a> = &'a mut dyn FnMut(&mut View, &Arc<Dir>) -> bool;
 type Check<'a> = &'a mut dyn FnMut(&Arc<Dir>, Option<&Node>) -> bool;
 
 impl Question {
-    /// Whether some version gives the answer.
+    /// Whether some version gives the result.
     pub fn is_answered(&self, start: &Arc<Dir>, answer: Answer) -> bool {
         let (all, begins_at) = (self.parts.len(), |at| self.parts.iter().position(|part| part.begin == at));
         match answer {
@@ -216,7 +215,7 @@ impl Question {
         dir.is_root() || self.floor == Floor::Gone || self.floor == Floor::At(dir.ino)
     }
 
-    /// Whether a walk gets to the component `last`, and `check` holds for what it finds.
+    /// Whether a walk reaches component `last` and `check` holds for what it finds.
     fn step(&self, start: &Arc<Dir>, last: usize, check: Check<'_>) -> bool {
         self.go(&mut self.view(), start, 0, last, &mut |view, dir| {
             self.search(view, dir, &mut |view, dir| match self.parts[last].what {
@@ -233,7 +232,7 @@ impl Question {
         })
     }
 
-    /// Goes through the directories from component `at` on until component `last`.
+    /// Walks from component `at` to `last`.
     fn go(&self, view: &mut View, dir: &Arc<Dir>, at: usize, last: usize, then: Then<'_>) -> bool {
         if at == last {
             return then(view, dir);
@@ -256,7 +255,7 @@ impl Question {
         match self.who {
             Who::Superuser => then(view, dir),
             Who::Nobody => view.some(&dir.search, &mut |view, is_open| *is_open && then(view, dir)),
-            // Asked at another instant than that at which the tree was as the path says.
+            // Checked at another instant than that of the path.
             Who::Asked => self.view().some(&dir.search, &mut |_, is_open| *is_open) && then(view, dir),
         }
     }
@@ -301,7 +300,7 @@ impl Dir {
 }
 
 impl View {
-    /// Whether all directories above this one had a place at an instant.
+    /// Whether all directories above this one were linked at an instant.
     pub fn is_placed(&mut self, dir: &Dir) -> bool {
         let above = |view: &mut View, parent: &std::sync::Weak<Dir>| {
             parent.upgrade().is_some_and(|parent| view.is_placed(&parent))

@@ -1,12 +1,11 @@
-//! The oracle: threads that do all that a cache's users can do, on a tree of which every version is
-//! kept; each answer must be what some version within the call's window gives. Bounded by
-//! operations; `MINUTES=60 cargo test -p dentree-dcache --release --test oracle -- --ignored
-//! --nocapture` goes on for an hour.
+//! The oracle: threads run all operations of the cache against a tree whose versions are kept. Each
+//! result must be that of some version within the call's window. Bounded by operations; `MINUTES=60
+//! cargo test -p dentree-dcache --release --test oracle -- --ignored --nocapture` runs for an hour.
 //!
 //! - `truth`: names and permissions with their versions.
-//! - `world`: the tree, the cache that is told of it, and the time.
-//! - `judge`: whether some version gives an answer.
-//! - `changes`: writers. `client`: readers, and what empties the cache.
+//! - `world`: the tree, its cache, and the time.
+//! - `judge`: whether some version gives a result.
+//! - `changes`: writers. `client`: readers and eviction.
 
 mod changes;
 mod client;
@@ -20,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use world::{Inode, World};
 
-/// Tells the others, also where a thread ends in a panic.
+/// Sets the flag when dropped, also in a panic.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -31,7 +30,6 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Runs so many operations.
 fn run<H: Inode>(threads: usize, seed: u64, operations: u64) {
     let world = World::<H>::new(threads, seed);
     std::thread::scope(|scope| {
@@ -57,7 +55,7 @@ fn run_either(threads: usize, seed: u64, operations: u64) {
     }
 }
 
-/// Of one cache of the long run.
+/// Operations of one cache of the long run.
 const EACH: u64 = 500_000;
 const OPERATIONS: u64 = if cfg!(debug_assertions) { 40_000 } else { 200_000 };
 

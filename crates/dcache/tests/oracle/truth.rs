@@ -1,18 +1,17 @@
-//! The truth: a tree whose every name and permission is a *register* that keeps its versions.
+//! The model tree: every name and permission is a *register* that keeps its versions.
 //!
 //! Time is a counter. A change has a window: from before the file system has it until after the
-//! cache was told. Within the window it is open on which side of the change an instant lies,
-//! so the value before it is possible to the window's end, and the value after it from the window's
-//! beginning.
+//! cache was told. Within the window both sides of the change are allowed: the old value until the
+//! window's end, the new one from its beginning.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-/// The names of every directory, about the length that fits a record, and the longest.
+/// The names of every directory, of lengths about a record's limit and the maximum.
 pub const LENGTHS: [usize; 8] = [1, 2, 31, 32, 32, 33, 255, 255];
-/// The name of the directory whose entries push out others; it is in the root alone.
+/// The root's directory whose entries cause evictions.
 pub const FLOOD: usize = LENGTHS.len();
 
 pub fn name(number: usize) -> Vec<u8> {
@@ -22,15 +21,15 @@ pub fn name(number: usize) -> Vec<u8> {
     }
 }
 
-/// Locks, also behind a thread that found a fault.
+/// Locks, also after a thread that found a fault.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A change, of one register or of several in the same instant.
+/// A change of one register, or of several at one instant.
 #[derive(Debug)]
 pub struct Op {
-    /// Also its number: no two begin at once.
+    /// Also its number, which is unique.
     pub begin: u64,
     pub end: AtomicU64,
     pub what: &'static str,
@@ -50,13 +49,13 @@ pub struct Version<T> {
 }
 
 impl<T> Version<T> {
-    /// The last instant at which the value may have held.
+    /// The last instant at which the value is possible.
     pub fn last(&self) -> u64 {
         self.ended.as_ref().map_or(u64::MAX, |op| op.end.load(Ordering::SeqCst))
     }
 }
 
-/// A value with its versions, as many as a call under way may still be judged by.
+/// A value with the versions that calls in progress may see.
 pub struct Register<T>(Mutex<VecDeque<Version<T>>>);
 
 impl<T: Clone> Register<T> {
@@ -78,14 +77,13 @@ impl<T: Clone> Register<T> {
         }
     }
 
-    /// What may have been the value at an instant between the two.
+    /// The values that are possible at an instant between the two.
     pub fn within(&self, low: u64, high: u64) -> Vec<Version<T>> {
         let possible = |version: &&Version<T>| version.began.begin <= high && version.last() >= low;
         lock(&self.0).iter().filter(possible).cloned().collect()
     }
 }
 
-/// What has a name.
 #[derive(Clone)]
 pub enum Node {
     Leaf(u64),
@@ -117,28 +115,27 @@ impl Debug for Node {
 /// A name of a directory.
 pub struct Slot {
     pub value: Register<Option<Node>>,
-    /// A change of the name holds this. Whether the cache may believe the name beyond a time to
-    /// live.
+    /// [held by changes of the name] Whether the cache may believe the name beyond a time to live.
     pub changing: Mutex<bool>,
-    /// Renamed in the truth and not yet in the cache: an answer must not be remembered.
+    /// Renamed in the tree and not yet in the cache: a result must not be cached.
     pub moving: AtomicBool,
-    /// Shared while an answer with a time to live is on its way into the cache, which counts the
-    /// time from there.
+    /// Shared while a result with a time to live is on its way into the cache, which measures from
+    /// there.
     pub asking: RwLock<()>,
 }
 
 pub struct Dir {
     /// A multiple of four.
     pub ino: u64,
-    /// Whether all answers about its names have a time to live.
+    /// Whether all results about its names have a time to live.
     pub is_timed: bool,
     pub slots: Vec<Slot>,
     /// Whether everyone may search it.
     pub search: Register<bool>,
     pub closing: Mutex<()>,
-    /// Where `..` leads; nowhere once it is removed.
+    /// The parent directory; none once removed.
     pub parent: Register<Weak<Dir>>,
-    /// Whether it was removed. Shared by changes of names in it.
+    /// Whether it was removed. Changes of names in it share the lock.
     pub removed: RwLock<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! A cache, the tree that it is told of, and the time.
+//! A cache, its model tree, and the time.
 
 use crate::truth::{Dir, FLOOD, Node, Op, Register, lock};
 use dentree_dcache::{Child, Dcache, Handle, Kind, PrefetchMode};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 pub const ROOT: u64 = 4;
-/// What names in directories with times to live are believed for.
+/// Time to live of names in directories with one.
 pub const TTL: Duration = Duration::from_millis(40);
 
-/// An inode number as the cache keeps it: as a word, or as something that has to be dropped.
+/// An inode number as a handle: a word, or a value with a drop.
 pub trait Inode: Handle {
     fn new(ino: u64) -> Self;
     fn ino(&self) -> u64;
@@ -40,24 +40,23 @@ impl Inode for Arc<u64> {
 pub struct World<H: Handle> {
     pub cache: Dcache<H>,
     pub root: Arc<Dir>,
-    /// Shared while the way to a directory is looked for, alone while a directory gets or loses a
-    /// name.
+    /// Shared while a path to a directory is determined, exclusive while a directory gets or loses
+    /// a name.
     pub structure: RwLock<()>,
     pub done: AtomicBool,
-    /// The time that times to live are measured in.
+    /// The clock of times to live.
     pub millis: Arc<AtomicU64>,
     pub budget: usize,
-    /// Whether anything ever expires: walks are faster where nothing does, by other ways.
+    /// Whether anything expires: without it walks take faster paths.
     pub expires: bool,
     now: AtomicU64,
-    /// Since when each thread has been in a call.
+    /// The beginning of each thread's call.
     active: Vec<AtomicU64>,
     next: AtomicU64,
     first: Arc<Op>,
     dirs: Mutex<HashMap<u64, Weak<Dir>>>,
 }
 
-/// Kinds of inodes, by their number.
 pub fn kind_of(ino: u64) -> Kind {
     match ino % 4 {
         0 => Kind::Directory,
@@ -108,7 +107,7 @@ impl<H: Inode> World<H> {
         self.now.load(Ordering::SeqCst)
     }
 
-    /// Keeps the versions from now on for a thread, until it is done.
+    /// Keeps versions from now on, until the thread is done.
     pub fn begin(&self, thread: usize) {
         self.active[thread].store(self.now(), Ordering::SeqCst);
     }
@@ -117,7 +116,7 @@ impl<H: Inode> World<H> {
         self.active[thread].store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Changes the truth in `change`, which also tells the cache.
+    /// Changes the tree in `change`, which also tells the cache.
     pub fn change<R>(&self, what: &'static str, change: impl FnOnce(&Arc<Op>) -> R) -> R {
         let op = Op::new(self.now.fetch_add(1, Ordering::SeqCst), what);
         let done = change(&op);
@@ -126,7 +125,7 @@ impl<H: Inode> World<H> {
     }
 
     pub fn set<T: Clone>(&self, register: &Register<T>, value: T, op: &Arc<Op>) {
-        // A thread that begins a call after this look has a later time.
+        // A thread that begins a call after this has a later time.
         let now = self.now();
         let oldest = self.active.iter().map(|begun| begun.load(Ordering::SeqCst)).fold(now, u64::min);
         register.set(value, op, oldest);
@@ -148,12 +147,11 @@ impl<H: Inode> World<H> {
         lock(&self.dirs).remove(&dir.ino);
     }
 
-    /// A directory that is there, by its number.
     pub fn dir(&self, ino: u64) -> Option<Arc<Dir>> {
         lock(&self.dirs).get(&ino)?.upgrade()
     }
 
-    /// What the file system answers of a name in `dir`.
+    /// The file system's result for a name in `dir`.
     pub fn child(&self, dir: &Dir, node: &Node) -> Child<H> {
         let search = matches!(node, Node::Dir(dir) if dir.search.now());
         let ttl = dir.is_timed.then_some(TTL);
