@@ -1,8 +1,6 @@
-//! Prints what a hit costs, by how many blocks each thread may have copies of and how many blocks
-//! are in use: `cargo bench -p dentree-bufcache --bench hit_cost`.
-//!
-//! With `SIZE SET CHANGES` it makes one thread's hits once and prints nothing, to count
-//! instructions under valgrind.
+//! Prints the cost of a hit by the number of copies per thread and of blocks in use: `cargo bench
+//! -p dentree-bufcache --bench hit_cost`. With `SIZE SET CHANGES` it makes one thread's hits once
+//! and prints nothing, to count instructions under valgrind.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -77,14 +75,13 @@ fn measure(caches: &[BufCache], load: Load) {
     );
 }
 
-/// Hits blocks of a set in an order that no prefetcher knows; the threads have some of them in
-/// common.
+/// Hits a set of blocks in an order that no prefetcher predicts; the threads share some of them.
 fn walk(cache: &BufCache, thread: u64, load: Load) {
     let mut at = thread;
     for hit in 0..HITS {
         at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let block = (at >> 40) % load.set;
-        // Half of a set is the directory's own, half the thread's.
+        // Half of a set is shared, half the thread's.
         let block = if block.is_multiple_of(2) { block } else { (block + thread * load.set) % BLOCKS };
         let _ = black_box(cache.get_often(block));
         if load.changes != 0 && hit % load.changes == 0 {

@@ -1,4 +1,4 @@
-//! What is read ahead, and what that may not do to others.
+//! Reading ahead, and what it must not do to other blocks.
 #![cfg(not(loom))]
 #![allow(clippy::single_range_in_vec_init, reason = "a run is a range of blocks")]
 
@@ -17,7 +17,7 @@ fn disk(blocks: usize) -> MemoryDevice {
     MemoryDevice::from((0..blocks).flat_map(|block| [block as u8; BLOCK]).collect::<Vec<u8>>())
 }
 
-/// Keeps reads that are submitted until they are let go, and notes in which order they came.
+/// Keeps submitted reads until they are released, and records their order.
 struct Held {
     disk: MemoryDevice,
     waiting: Mutex<Vec<(u64, Vec<u8>, Done)>>,
@@ -75,7 +75,7 @@ fn neighbours_go_in_one_request_and_the_wanted_block_first() {
     std::thread::scope(|scope| {
         let reader =
             scope.spawn(|| cache.get_ahead(50, |_| Some(|| vec![51..55, 49..50, 100..300])).unwrap()[0]);
-        // 128 KiB at most in a request.
+        // At most 128 KiB in a request.
         let all = [(50, 1), (51, 4), (49, 1), (100, 128), (228, 72)];
         wait_until("asked for", || device.order().len() >= all.len());
         assert_eq!(device.order(), all);
@@ -178,7 +178,7 @@ fn a_device_can_be_closed_while_it_is_read_ahead() {
     let cache = BufCache::new(device.clone(), BLOCK, BUDGET);
     cache.read_ahead(vec![0..8]);
     drop(cache);
-    // The read that is under way keeps neither the cache nor, on its account, the device.
+    // The read in progress keeps neither the cache nor the device.
     assert_eq!(Arc::strong_count(&device), 1);
     device.let_go();
 }

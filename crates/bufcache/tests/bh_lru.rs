@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 1000;
-/// More than a slot costs besides its block.
+/// An upper bound of a slot's cost beside its block.
 const OVERHEAD: usize = 192;
 
 /// Every byte of a block is its number.
@@ -19,7 +19,7 @@ fn image() -> MemoryDevice {
     MemoryDevice::from((0..BLOCKS).flat_map(|block| [block as u8; BLOCK]).collect::<Vec<u8>>())
 }
 
-/// A cache of which each thread may have `size` blocks.
+/// A cache with at most `size` copies per thread.
 fn cache(size: usize) -> BufCache {
     with_budget(size, 64 << 20)
 }
@@ -29,7 +29,7 @@ fn with_budget(size: usize, budget: usize) -> BufCache {
     BufCache::with_bh_lru(Arc::new(image()), BLOCK, budget, size)
 }
 
-/// What `step` adds to looks, hits and recent hits.
+/// Lookups in shards, hits and recent hits of `step`.
 fn cost<R>(cache: &BufCache, step: impl FnOnce() -> R) -> (u64, u64, u64) {
     let parts = |stats: Stats| (stats.looks, stats.hits, stats.recent_hits);
     let before = parts(cache.stats());
@@ -46,7 +46,7 @@ fn mark(cache: &BufCache, block: u64) {
     cache.set_mark(block, &cache.get(block).unwrap(), 7);
 }
 
-/// Marks a block, and asks for it until this thread has a copy.
+/// Marks a block and requests it until this thread has a copy.
 fn copy(cache: &BufCache, block: u64) {
     mark(cache, block);
     (0..2).for_each(|_| drop(cache.get_often(block)));
@@ -57,16 +57,16 @@ fn copy(cache: &BufCache, block: u64) {
 fn a_request_makes_one_lookup_at_each_level() {
     let cache = cache(16);
     let often = |block| cost(&cache, || cache.get_often(block));
-    // Missing; then in the shard; copied from there; then this thread's own.
+    // Missing; then in the shard; then copied; then this thread's copy.
     assert_eq!(often(5), (1, 0, 0));
     mark(&cache, 5);
     assert_eq!(often(5), (1, 1, 0));
     assert_eq!(often(5), (0, 1, 1));
     // Not marked: in the shard each time.
     assert_eq!((often(6), often(6), often(6)), ((1, 0, 0), (1, 1, 0), (1, 1, 0)));
-    // Not on the device: a failure takes no second look.
+    // Not on the device: one lookup.
     assert_eq!(cost(&cache, || cache.get_often(BLOCKS).unwrap_err()), (1, 0, 0));
-    // A plain `get` looks into the shard alone.
+    // A plain `get` looks in the shard alone.
     assert_eq!(cost(&cache, || cache.get(5)), (1, 1, 0));
     let get_ahead = |block| cost(&cache, || cache.get_ahead(block, |_| Some(|| vec![21..23])));
     assert_eq!((get_ahead(20), get_ahead(20), get_ahead(21)), ((1, 0, 0), (1, 1, 0), (1, 1, 0)));
@@ -83,7 +83,7 @@ fn the_least_recently_used_copy_is_replaced_once_its_use_is_long_ago() {
         let newcomer = size as u64;
         mark(&cache, newcomer);
         let is_own = |block| cost(&cache, || get(&cache, block)).2 == 1;
-        // Requested, but not copied yet.
+        // Requested, but not copied.
         assert!(!is_own(newcomer) && !is_own(newcomer), "size {size}");
         assert!(others.clone().all(is_own) && is_own(0), "size {size}");
         // Block 0 is not requested again.
@@ -120,7 +120,7 @@ fn a_copy_is_used_until_the_block_changes() {
             assert!(cache.is_newest(3, &new));
         }
     }
-    // That this thread had a copy is no reason to make another for the change.
+    // This thread's old copy does not make the change copy the block.
     assert_eq!((old[0], old[1], cache.stats().copies), (3, 3, 0));
     cache.create(3, PinId(1), |bytes| bytes[0] = 1).unwrap();
     let new = cache.get_often(3).unwrap();
@@ -180,7 +180,7 @@ fn a_block_whose_copies_are_used_stays_beside_those_that_are_read_once() {
 #[test]
 fn no_thread_sees_an_older_version_again() {
     const VERSIONS: u64 = 20_000;
-    // Room for some blocks only, so that eviction takes part.
+    // Room for some blocks only, so that there are evictions.
     let cache = with_budget(8, 128 * (BLOCK + OVERHEAD));
     let (latest, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     cache.create(1, PinId(1), |bytes| bytes.fill(0)).unwrap();

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const BLOCK: usize = 512;
 const BLOCKS: u64 = 200;
-/// More than a slot costs besides its block.
+/// An upper bound of a slot's cost beside its block.
 const OVERHEAD: usize = 192;
 
 /// Every byte of a block is its number.

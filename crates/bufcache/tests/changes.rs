@@ -1,4 +1,4 @@
-//! What the cache promises about blocks that are changed.
+//! The cache's guarantees for changed blocks.
 #![cfg(not(loom))]
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ fn a_created_block_begins_as_zeros_and_is_not_read() {
     cache.create(7, PinId(1), |bytes| bytes[0] = 1).unwrap();
     let block = cache.get(7).unwrap();
     assert_eq!((block[0], block[1], meter.counts().total_reads()), (1, 0, 0));
-    // Also one that is known.
+    // Also a block in memory.
     cache.get(8).unwrap();
     cache.create(8, PinId(1), |bytes| assert!(bytes.iter().all(|&byte| byte == 0))).unwrap();
     assert_eq!(cache.get(8).unwrap()[5], 0);
@@ -72,7 +72,7 @@ fn a_discarded_block_is_read_again_and_holders_keep_theirs() {
     let held = cache.get(3).unwrap();
     cache.discard(2, 5);
     assert_eq!((held[0], cache.get(3).unwrap()[0], cache.stats().pinned_bytes), (100, 3, 0));
-    // What comes late for the block that was is nothing to the block that is.
+    // Calls for the dropped block do not affect the new one.
     cache.update(3, PinId(2), |bytes| bytes[0] = 50).unwrap();
     cache.unpin(3, PinId(1));
     assert!(cache.pinned(3, PinId(2)).is_some());

@@ -13,8 +13,8 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::Ordering::{Acquire, Release};
 use loom::thread;
 
-/// Each byte is its block's number. The first `failures` reads fail. Other threads may run while
-/// one reads.
+/// Each byte is its block's number. The first `failures` reads fail. Other threads may run during a
+/// read.
 struct Disk {
     reads: AtomicUsize,
     failures: usize,
@@ -46,7 +46,7 @@ impl BlockDevice for Disk {
 }
 
 const ROOMY: usize = 1 << 20;
-/// One block of 64 bytes and what goes with it.
+/// The cost of one block of 64 bytes.
 const ONE_BLOCK: usize = 64 + 192;
 
 fn model(failures: usize, budget: usize, check: impl Fn(&Arc<BufCache>, &Disk) + Send + Sync + 'static) {
@@ -75,7 +75,7 @@ fn a_failed_read_fails_all_waiters_and_is_not_cached() {
         let other = Arc::clone(cache);
         let thread = thread::spawn(move || other.get(5).is_err());
         let failed = [cache.get(5).is_err(), thread.join().unwrap()];
-        // Either one waited for the other's failure, or came after it and read again.
+        // One waited for the other's failure, or came after it and read again.
         assert!(failed.contains(&true));
         assert_eq!(failed.contains(&false), disk.reads.load(Relaxed) == 2);
         assert_eq!(cache.get(5).unwrap()[0], 5);
@@ -176,8 +176,8 @@ fn a_late_write_does_not_unpin_a_later_change() {
         let thread = thread::spawn(move || other.unpin(1, PinId(1)));
         cache.update(1, PinId(2), |bytes| bytes[1] = 8).unwrap();
         thread.join().unwrap();
-        // The device knows nothing of the first change, if it was evicted in between: the caller
-        // had said that it did.
+        // The device lacks the first change if the block was evicted in between, as the caller had
+        // unpinned it.
         assert_eq!(cache.get(1).unwrap()[1], 8);
         assert!(cache.pinned(1, PinId(2)).is_some() && cache.pinned(1, PinId(1)).is_none());
         cache.get(2).unwrap();
@@ -206,7 +206,7 @@ fn a_block_that_is_read_ahead_reaches_a_request_meanwhile() {
         model(failures, ROOMY, move |cache, _| {
             let other = Arc::clone(cache);
             let thread = thread::spawn(move || other.read_ahead(vec![5..7]));
-            // The read that fails may be its own.
+            // The failing read may be its own.
             let wanted = cache.get(5).map(|buffer| buffer[0]);
             assert!(matches!((wanted, failures), (Ok(5), _) | (Err(_), 1)));
             thread.join().unwrap();
@@ -223,7 +223,7 @@ fn memory_reused_for_another_block_is_not_taken_for_the_first() {
             cache.get_often(5).unwrap();
         }
         let other = Arc::clone(cache);
-        // Evicts it, in the end: a copy that is used meanwhile saves it once.
+        // Evicts it in the end: a copy that is used meanwhile saves it once.
         let thread = thread::spawn(move || (10..13).for_each(|block| drop(other.get(block).unwrap())));
         assert_eq!(cache.get_often(5).unwrap()[..], [5; 64]);
         thread.join().unwrap();

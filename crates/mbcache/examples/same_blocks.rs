@@ -1,10 +1,9 @@
 //! Keeps blocks, equal ones once. `same_blocks FILE…` keeps files in blocks of 4 KiB with a thread
-//! per file, says how many blocks that takes, drops the files again, and finds no entry left. Two
-//! threads that bring the same new block at the same time both keep it: only blocks that are found
-//! are shared.
+//! per file, prints the number of blocks, drops the files, and finds no entry left. Two threads
+//! that add the same new block at once both keep it.
 //!
 //! A store needs this much of [`MbCache`]: [`Store::keep`] looks for a block with the same hash and
-//! compares; [`Store::leave`] lets the last user free a block that no thread can find meanwhile.
+//! compares; [`Store::leave`] frees a block with its last user.
 
 use dentree_mbcache::{MbCache, Users};
 use dentree_sync::{Mutex, MutexGuard};
@@ -15,17 +14,17 @@ const BLOCK: usize = 4096;
 
 struct Store {
     cache: MbCache,
-    /// By number, with how many use each. One without users is gone.
+    /// By number, with the number of users of each; 0 for a freed block.
     blocks: Mutex<Vec<(Vec<u8>, u32)>>,
 }
 
 impl Store {
-    /// Becomes a user of a block with this content: of one that is there, or of a new one.
+    /// Becomes a user of a block with this content, found or new.
     fn keep(&self, content: &[u8]) -> u64 {
         let key = key(content);
         let mut candidate = self.cache.find_first(key);
         while let Some(entry) = candidate {
-            // While the entry is held its block stays what it is.
+            // While the entry is held its block does not change.
             let (there, users) = &mut self.blocks()[entry.value() as usize];
             if there == content {
                 *users += 1;
@@ -51,7 +50,7 @@ impl Store {
             let mut blocks = self.blocks();
             let (bytes, users) = &mut blocks[number as usize];
             let is_alone = *users == 1;
-            // The last user frees the block once it is hidden; the others leave before.
+            // The last user frees the block once it is hidden; others leave before.
             *users -= u32::from(is_alone == is_hidden);
             if *users == 0 {
                 *bytes = Vec::new();
@@ -61,7 +60,7 @@ impl Store {
         let Ok(_was_last) = left;
     }
 
-    /// How many blocks there are, and how many users.
+    /// Number of blocks and of users.
     fn counts(&self) -> (usize, u64) {
         let blocks = self.blocks();
         let used = blocks.iter().filter(|(_, users)| *users > 0);

@@ -7,8 +7,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use std::convert::Infallible;
 
-/// Explores the interleavings with at most three preemptions: enough for every published bug of
-/// such lists.
+/// Explores interleavings with at most three preemptions: enough for every published bug of such
+/// lists.
 fn explore(case: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -22,7 +22,7 @@ fn cache_of(entries: usize) -> Arc<MbCache> {
 #[test]
 fn a_reader_never_takes_a_slot_in_another_life_for_what_it_looked_for() {
     explore(|| {
-        // One slot: whatever is inserted next reuses it.
+        // One slot, which the next insertion reuses.
         let cache = cache_of(1);
         cache.insert(1, 10, true);
         let reader = {
@@ -112,8 +112,7 @@ fn a_reader_finds_an_entry_while_the_table_grows() {
     });
 }
 
-/// A block with its count of users, as its owner keeps it, and the cache that it is found through.
-/// 0 users: it is free.
+/// A block, its owner's count of users (0: free), and its cache.
 struct Sharing {
     cache: MbCache,
     users: Mutex<u32>,
@@ -131,7 +130,7 @@ impl Sharing {
         Arc::new(Sharing { cache, users: Mutex::new(users) })
     }
 
-    /// Becomes a user of the block, if it is found: it is in use then.
+    /// Becomes a user of the block if it is found.
     fn join(&self) -> bool {
         let found = self.cache.find_first(KEY);
         if let Some(entry) = &found {
@@ -176,7 +175,7 @@ fn a_lookup_while_the_last_user_leaves_is_counted_or_misses() {
         let is_gone = sharing.leave();
         let joined = joiner.join().unwrap();
         assert_eq!((is_gone, sharing.users()), (!joined, u32::from(joined)));
-        // A remaining user can be joined, and a block that is gone cannot.
+        // A block with a user can be joined; a freed one cannot.
         assert_eq!(sharing.join(), joined);
     });
 }

@@ -100,7 +100,7 @@ fn a_cache_that_shrinks_to_so_many_bytes_keeps_what_these_have_room_for() {
     assert_eq!((cache.shrink_to(700 * BYTES_PER_ENTRY), cache.len()), (300, 700));
     assert_eq!((cache.shrink_to(700 * BYTES_PER_ENTRY), cache.len()), (0, 700));
     let held: Vec<_> = (0..1000).filter_map(|number| cache.get(number, number.into())).take(10).collect();
-    // Those that are held stay, however few bytes there are to be.
+    // Held entries stay, whatever the limit.
     assert_eq!((cache.shrink_to(5 * BYTES_PER_ENTRY), cache.len()), (690, 10));
     assert!(held.iter().all(|entry| cache.get(entry.key(), entry.value()).is_some()));
     assert_eq!((cache.shrink(4), cache.len()), (0, 10));

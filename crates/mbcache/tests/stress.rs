@@ -29,7 +29,7 @@ fn no_entry_changes_while_it_is_held() {
         let mut random = Random(seed);
         for _ in 0..ROUNDS {
             let (key, value) = (random.below(KEYS.into()) as u32, random.below(VALUES));
-            // A value tells its key, so that a slot of the wrong generation shows.
+            // A value contains its key, so that a slot of the wrong generation shows.
             let value = u64::from(key) << 8 | value;
             match random.below(10) {
                 0..4 => drop(cache.insert(key, value, random.below(2) == 0)),
