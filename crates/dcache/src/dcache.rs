@@ -30,11 +30,11 @@ impl<H: Handle> Dcache<H> {
 
     /// Walks `path` from `start` as far as the cache knows it, without a lock.
     ///
-    /// Any number of slashes separates components; leading slashes have no meaning. `..` leads to
-    /// the parent, but not above the floor. A start that is not
-    /// [reachable](DentryRef::is_reachable) stops the walk, as its cached entries may be out of
-    /// date. Where a directory has no [`search`](Child::search) hint, `may_search` decides. It may
-    /// be called several times for one directory and may use the cache.
+    /// Any number of slashes separates components; leading ones have no meaning. `..` leads to the
+    /// parent, but not above the floor. A start that is not [reachable](DentryRef::is_reachable)
+    /// stops the walk, as its entries may be out of date. `may_search` decides where a directory
+    /// has no [`search`](Child::search) hint; it may be called several times for one directory, and
+    /// may use the cache.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -71,9 +71,9 @@ impl<H: Handle> Dcache<H> {
         ))
     }
 
-    /// As [`walk`](Self::walk), but returns the entry by value, without a reference. It writes no
-    /// line that other threads read, where [`walk`](Self::walk) writes the entry's reference count.
-    /// To keep the entry, [`get`](Self::get) it. The entry where the walk stopped is held.
+    /// As [`walk`](Self::walk), but returns the entry by value and leaves its reference count
+    /// alone, which threads that meet at one entry contend for. To keep the entry,
+    /// [`get`](Self::get) it. The entry where a walk stops is held.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -140,9 +140,9 @@ impl<H: Handle> Dcache<H> {
         }
     }
 
-    /// [Finds](Self::find) several paths from `start`, with overlapping memory latencies: for paths
-    /// outside the processor's caches several times as fast as one after the other. Returns the
-    /// results in the order of the paths.
+    /// [Finds](Self::find) several paths from `start` with overlapping memory latencies, which is
+    /// several times as fast for paths outside of the processor's caches. Returns the results in
+    /// the order of the paths.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -190,8 +190,8 @@ impl<H: Handle> Dcache<H> {
         self.core.is_linked(id)
     }
 
-    /// Looks one name up in the cache alone. Returns `Some(None)` for a negative entry, `None`
-    /// where the name is not cached. Checks no permissions and does not follow a symbolic link.
+    /// Looks one name up in the cache alone: `Some(None)` for a negative entry, `None` if it is not
+    /// cached. Checks no permissions and follows no symbolic link.
     ///
     /// ```
     /// # use dentree_dcache::*;
@@ -215,9 +215,8 @@ impl<H: Handle> Dcache<H> {
     /// Looks one name up in `dir` and calls `fill` where it is not cached.
     ///
     /// Of several threads that look up one name, one runs its `fill` and the others wait. A result
-    /// that a creation, unlink, rename or invalidation of the name has overtaken is not cached; the
-    /// returned entry may then be [detached](DentryRef::is_reachable). Below a detached directory
-    /// nothing is cached.
+    /// is not cached if a change of the name has overtaken it, or below a detached directory; the
+    /// entry is then [detached](DentryRef::is_reachable).
     ///
     /// `fill` runs without a lock and may use the cache, except to look the same name up, which
     /// would wait for itself: builds with debug assertions panic. An invalid name (with a slash, or
@@ -312,9 +311,9 @@ impl<H: Handle> Dcache<H> {
     /// `old` in `old_dir` was renamed to `new` in `new_dir`, replacing what was there: d_move.
     ///
     /// Entries below a directory move with it at no cost. At every instant a walk finds it under
-    /// the old name or the new one. Look `old` up before the file system renames it, as it may have
-    /// expired: the cache must hold the inode that is renamed. From then until this call returns,
-    /// results about the two names must not be cached ([`Fill::NotCached`]).
+    /// one of the names. Look `old` up before the file system renames it, so that the cache holds
+    /// the renamed inode, and do not cache results about the names from then until this call
+    /// returns ([`Fill::NotCached`]).
     pub fn rename(&self, old_dir: &DentryRef<'_, H>, old: &[u8], new_dir: &DentryRef<'_, H>, new: &[u8]) {
         self.core.rename(old_dir.raw_id(), old, new_dir.raw_id(), new);
     }
@@ -342,9 +341,9 @@ impl<H: Handle> Dcache<H> {
         DentryRef::adopt(self, self.core.rename_leaving(old_dir.raw_id(), old, new_dir.raw_id(), new, left))
     }
 
-    /// Two names have changed places: `RENAME_EXCHANGE`. Where only one of them is cached, its
-    /// entry moves to the other name and its own becomes unknown. As for [`rename`](Self::rename),
-    /// results about the names must not be cached meanwhile.
+    /// Two names have changed places: `RENAME_EXCHANGE`. If only one of them is cached, its entry
+    /// moves to the other name. Do not cache results about the names meanwhile, as for
+    /// [`rename`](Self::rename).
     pub fn exchange(&self, dir_a: &DentryRef<'_, H>, a: &[u8], dir_b: &DentryRef<'_, H>, b: &[u8]) {
         self.core.exchange(dir_a.raw_id(), a, dir_b.raw_id(), b);
     }
@@ -361,7 +360,8 @@ impl<H: Handle> Dcache<H> {
         self.core.set_search(dir.raw_id(), search);
     }
 
-    /// Evicts up to `n` entries, unused ones and those of scans first. Returns the number evicted.
+    /// Evicts `n` entries or up to 32 more, unused ones and those of scans first; fewer if no more
+    /// can be evicted. Returns their number.
     pub fn prune(&self, n: usize) -> usize {
         self.core.prune(n)
     }
@@ -373,14 +373,14 @@ impl<H: Handle> Dcache<H> {
     }
 
     /// Evicts until at most `bytes` are [used](crate::MemoryStats::used), or nothing more can be
-    /// evicted. The budget does not change. Slots are kept for later entries; only long names and
-    /// handles return their memory.
+    /// evicted. The budget does not change. Slots are kept; only long names and handles return
+    /// their memory.
     pub fn shrink_to(&self, bytes: usize) {
         self.core.shrink_to(bytes.saturating_add(self.core.unallocated_bytes()));
     }
 
-    /// Sets the [budget](crate::Builder::memory) and evicts what exceeds it. The path cache and the
-    /// quota of negative entries keep the sizes that the first budget gave them.
+    /// Sets the [budget](crate::Builder::memory) and evicts what exceeds it. The sizes of the path
+    /// cache and of the negative entries' quota do not change.
     pub fn set_memory(&self, bytes: usize) {
         self.core.memory.set_budget(bytes.max(crate::core::BUDGET_MIN));
         self.core.trim();
@@ -443,7 +443,7 @@ impl<H: Handle> Dcache<H> {
         Request { start: start.raw_id(), floor, path, keep_last_link, is_batched: false }
     }
 
-    /// Another reference to a held entry, with the lifetime of the cache.
+    /// Another reference to a held entry, with the cache's lifetime.
     fn clone_ref(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
         self.core.hold_again(dentry.raw_id());
         DentryRef::adopt(self, dentry.raw_id())
@@ -503,7 +503,6 @@ impl<H: Handle> Completion<'_, H> {
     }
 }
 
-/// The end of a walk at a negative entry under the last name of `path`.
 fn negative_end<'c, H: Handle, F>(path: &[u8]) -> Walk<'c, H, F> {
     let at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     Walk::Negative { at, end: path.len() }

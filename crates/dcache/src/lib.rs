@@ -67,26 +67,23 @@
 //! └─────────────┘  └──────────────────────────────────────┘  └─────────────────────────────────────┘
 //! ```
 //!
-//! Records and dentries share one dense number. Their storage never moves and keeps its type, so a
+//! Records and dentries share one dense number, in storage that never moves and keeps its type: a
 //! reader may follow a stale number and notice. A slot that a walk may still read is reused only
 //! after a grace period (`reclaim/epoch.rs`). The index grows by splitting one bucket at a time
-//! (`table/index.rs`).
-//!
-//! A bucket is computed from the directory's number and the name. A rename keeps a directory's
-//! number, so it moves one record and none below it (`hash/name.rs`).
+//! (`table/index.rs`). A bucket is computed from the directory's number, which a rename keeps, and
+//! the name: a rename moves one record and none below it (`hash/name.rs`).
 //!
 //! ## Path cache
 //!
-//! A walk of several names is inserted under a keyed digest of the whole path, with the sum of the
-//! sequence counts of all its records. The next walk of that path compares the sum, in which any
-//! change of a component shows. Two paths share a digest with a probability of at most 2^-64.
-//! `lookup/path_cache.rs` argues why a hit is valid.
+//! A walk of several names is inserted under a keyed digest of the path, with the sum of the
+//! sequence counts of its records, in which any change of a component shows. Two paths share a
+//! digest with a probability of at most 2^-64. `lookup/path_cache.rs` argues why a hit is valid.
 //!
 //! # Locks
 //!
-//! `core.rs` draws the lock order. Walks take no lock. Names and children of a directory change
-//! under its lock, one of up to 256 stripes. Each bucket and each record has a sequence count,
-//! whose odd value is the writers' lock. The file system is called without any lock held.
+//! `core.rs` draws the lock order. Names and children of a directory change under its lock, one of
+//! up to 256 stripes. Buckets and records have sequence counts, whose odd values are the writers'
+//! locks. The file system is called without any lock held.
 //!
 //! # Statistics
 //!
@@ -98,9 +95,9 @@
 //! - Names are bytes: 1 to 255, without slash and NUL. Others are passed on and not cached.
 //! - An id's generation and a record's sequence count have 32 bits: a reader that sleeps through
 //!   2³¹ changes may be fooled.
-//! - Aliases of one inode are not chained (the kernel's `d_alias`): that would cost a random line
-//!   at every insertion. All names of an inode share its handle, so a change of the inode need not
-//!   find them.
+//! - Aliases of one inode are not chained (the kernel's `d_alias`), which would cost a random line
+//!   at every insertion. They share the inode's handle, so a change of the inode need not find
+//!   them.
 //! - Deadlines have a grain of 10 ms.
 //! - Each thread that uses a cache costs a slot of about half a kilobyte, outside the budget.
 

@@ -92,8 +92,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Returns when earlier writes to `inode`, or changes of a directory's names, survive a power
-    /// failure: `fsync(2)`, `fdatasync(2)`.
+    /// Returns when earlier changes survive a power failure: `fsync(2)`, `fdatasync(2)`,
+    /// [`FileSystem::fsync`].
     pub fn fsync(&self, inode: &Inode<F>, durability: Durability) -> Result<()> {
         self.fs().fsync(inode.node(), durability)
     }

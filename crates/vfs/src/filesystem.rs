@@ -111,7 +111,6 @@ pub struct Rename<'a, N> {
 ///
 /// The file system synchronizes all else, such as reads and writes of one file. Each method is
 /// atomic: after a crash all of its effect is there or nothing. An error changes nothing.
-/// nothing.
 pub trait FileSystem: Send + Sync + 'static {
     /// An inode in memory.
     type Node: Send + Sync + 'static;

@@ -14,19 +14,17 @@
 //! | [`Inode::life`]                                  | written with the inode lock exclusive   |
 //!
 //! The inode lock is the kernel's `i_rwsem`; below a directory's are its group lock and name locks
-//! (`name_lock.rs`). The mutexes of unhashed inodes are leaves; a shard without such inodes is
-//! skipped without its mutex.
+//! (`name_lock.rs`). The mutexes of unhashed inodes are leaves.
 //!
 //! # Guarantees
-//! - **I1** There is at most one `Inode` of a number. A live inode is cached or unhashed. Only the
-//!   thread that holds the cache's placeholder for a number loads it, and only if it is not
-//!   unhashed.
+//! - **I1** There is at most one `Inode` of a number, cached or unhashed. Only the thread that
+//!   holds the cache's placeholder for a number loads it, and only if it is not unhashed.
 //! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last reference is
-//!   dropped. The number stays unhashed until `evict` has returned, so it is not loaded or adopted
-//!   before. An inode freed together with its name ([`FileSystem::unlink_and_free`]) counts as
+//!   dropped. The number stays unhashed, and is neither loaded nor adopted, until `evict` has
+//!   returned. An inode freed together with its name ([`FileSystem::unlink_and_free`]) counts as
 //!   evicted.
 //! - **I3** A number found under a name is loaded only while it has that name: `get_named` checks
-//!   the name with the placeholder held. So a reused number is not mistaken for its former inode:
+//!   the name with the placeholder held. A reused number is not mistaken for its former inode, as
 //!   removal of a name updates the name cache before it drops the inode.
 //! - **I4** An inode returned by [`InodeCache::take_exclusive`] has no other reference and gets
 //!   none: threads that ask for its number wait until it is dropped or [shared
@@ -34,20 +32,17 @@
 //!
 //! # Why exclusive ownership holds
 //! References come from the cache, under its shard's lock; from the unhashed map, under its mutex;
-//! and from clones of references. `take_exclusive` reads the count under the shard's exclusive
-//! lock. If it counts the cache and the caller only, no clone is under way, and the cache gives out
-//! none. In the same critical section the inode leaves the cache, and its number becomes unhashed
-//! with a dead reference:
+//! and from clones. `take_exclusive` reads the count under the shard's exclusive lock. If it counts
+//! the cache and the caller only, no clone is under way. In the same critical section the inode
+//! leaves the cache, and its number becomes unhashed with a dead reference:
 //!
 //! - A thread that asked the cache before has a reference: the count shows it, and the inode stays.
-//! - A thread that asks after misses, finds the number without an inode in the unhashed map and
-//!   sleeps, as for an inode that is being evicted. So does a thread that adopts the number for a
-//!   new file.
+//! - A thread that asks after, or adopts the number for a new file, finds the number unhashed
+//!   without an inode and sleeps, as during an eviction.
 //!
-//! The count only keeps inodes with other references in the cache. [`Arc::try_unwrap`], which
-//! returns the inode by value, proves exclusive ownership. No sleep is endless: an exclusive owner
-//! takes no lock of `vfs`, only calls file system and name cache, and the sleepers hold none of
-//! their locks.
+//! [`Arc::try_unwrap`], which returns the inode by value, proves exclusive ownership. No sleep is
+//! endless: an exclusive owner takes no lock of `vfs`, and the sleepers hold no lock of file system
+//! or name cache.
 //!
 //! `evict` runs in the thread that drops the last reference, possibly under inode locks, never
 //! under locks of a cache.

@@ -87,8 +87,7 @@ impl<F: FileSystem> Vfs<F> {
         self.inodes.get(ino)
     }
 
-    /// Hints that these inodes will be used soon: starts reads of those not in memory, without
-    /// waiting.
+    /// Prefetches inodes that are not in memory: [`FileSystem::prefetch_inodes`].
     pub fn prefetch_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
         let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
         if !missing.is_empty() {
@@ -96,14 +95,12 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Hints that these directories will be listed soon: starts reads of their first blocks. May
-    /// wait for their inodes.
+    /// Prefetches for listings: [`FileSystem::prefetch_listings`].
     pub fn prefetch_listings(&self, dirs: &[Ino]) {
         self.fs().prefetch_listings(dirs);
     }
 
-    /// Hints that names will be looked up in this directory soon: reads, or starts to read, the
-    /// blocks that every lookup needs. May wait for some of them.
+    /// Prefetches for lookups: [`FileSystem::prefetch_lookups`].
     pub fn prefetch_lookups(&self, dir: &Inode<F>) {
         self.fs().prefetch_lookups(dir.node());
     }
@@ -146,8 +143,7 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// As [`readdir`](Self::readdir) from the first entry on, but skips unreadable parts and
-    /// reports each to `damaged`. The cookies are not valid.
+    /// As [`readdir`](Self::readdir), past damage: [`FileSystem::readdir_past_damage`].
     pub fn readdir_past_damage(
         &self,
         caller: &Identity,
@@ -184,8 +180,7 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Whether the byte at `offset` of a regular file is data or hole, and the end of that run.
-    /// [`Error::NoExtent`] at or past the end of file.
+    /// Data or hole at `offset` of a regular file: [`FileSystem::extent`].
     pub fn extent(&self, file: &Inode<F>, offset: u64) -> Result<Extent> {
         self.fs().extent(file.node(), offset)
     }
@@ -210,8 +205,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().statfs()
     }
 
-    /// Discards free space of the device: `fstrim(8)`. Limited to runs of at least `least` bytes
-    /// within `bytes`. Returns the number of bytes discarded.
+    /// Discards free space of the device: `fstrim(8)`, [`FileSystem::trim`].
     pub fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         self.check_writable()?;
         self.fs().trim(bytes, least)

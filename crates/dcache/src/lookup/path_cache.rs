@@ -22,8 +22,9 @@
 //! unchanged at one instant. Then each record was linked below the one before under its name,
 //! without a deadline, each directory open to everyone, the end of the kind that the entry says. A
 //! change of that changes the record's count first (R5). Counts only grow, so an equal sum means
-//! equal counts (but see P2), from the insertion to the reader's load of the first count: that is
-//! the instant. No change has to search the path cache.
+//! equal counts (but see P2), from the insertion to the reader's load of the first count, inside
+//! its call: that is the instant. A reused number's count changed at the unlink, so no change has
+//! to search the path cache.
 //!
 //! **Why the path is the right one.** Only length and keyed digest are compared. Two paths of one
 //! length share a digest with a probability of at most 2^-64 (`name.rs`). A walk compares two

@@ -1,10 +1,10 @@
 //! The walk: from a path to an entry without a lock, a shared write or a copy of the path.
 //!
 //! Each step reads a bucket and a record, and adds the record's sequence count to the *read set*.
-//! At the end, after taking its one reference, the walk compares all counts. If they are equal,
-//! every record was linked from its read until then: that is the instant of G1. Otherwise it starts
-//! anew. After [`ATTEMPTS`] it returns [`Reason::Busy`], upon which callers look one component up
-//! under its directory's lock. It never waits (G3).
+//! At the end, after taking its one reference, the walk compares all counts. If they are even and
+//! equal, every record was linked from its read until then: that is the instant of G1. Otherwise it
+//! starts anew. After [`ATTEMPTS`] it returns [`Reason::Busy`], upon which callers look one
+//! component up under its directory's lock. It never waits (G3).
 //!
 //! A miss is valid only if bucket and directory are unchanged at the end, so a rename is not missed
 //! under both names. In a complete directory it means ENOENT (G2).
