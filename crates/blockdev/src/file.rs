@@ -169,6 +169,15 @@ impl FileDevice {
         &self.path
     }
 
+    /// Another handle of the open file, for what writes beyond its end. The lock stays with the
+    /// device: keep both.
+    ///
+    /// # Errors
+    /// Those of dup(2).
+    pub fn try_clone_file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     fn check_write(&self, offset: u64, len: u64) -> io::Result<()> {
         if self.access == Access::ReadOnly {
             let message = format!("{} was opened read-only", self.path.display());

@@ -75,6 +75,10 @@ pub(crate) struct Global {
     /// The server of the object store (s3://, gs://, az://), instead of the cloud's own
     #[arg(long, global = true, display_order = 104, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) endpoint: Option<String>,
+    /// Keep changes in this file, a qcow2 overlay, which is made if it does not exist: the image is
+    /// only read
+    #[arg(long, global = true, display_order = 105, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) overlay: Option<PathBuf>,
     /// Print at the end, on standard error, what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
@@ -361,8 +365,8 @@ pub(crate) struct MountArgs {
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
     /// Options of mount(8) and fuse2fs(1): ro (write nothing), offset=, partition=,
-    /// dx_read_ahead=off|whole|window, allow_other, allow_root, uid=, gid=, fakeroot (all files
-    /// belong to you), suid, dev, noexec, nonempty, fsname=, subtype=
+    /// overlay=FILE (see --overlay), dx_read_ahead=off|whole|window, allow_other, allow_root, uid=,
+    /// gid=, fakeroot (all files belong to you), suid, dev, noexec, nonempty, fsname=, subtype=
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,
     /// Return when the mount is ready, and serve it in the background

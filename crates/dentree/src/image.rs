@@ -132,14 +132,11 @@ pub(crate) fn address(file: &OsStr) -> Option<&str> {
 /// Opens an address or a local file, which may be of a format that another program reads.
 fn open_device(name: &OsStr, options: &Global, access: Access) -> Result<Arc<dyn BlockDevice>, Problem> {
     let label = escape::terminal(name.as_bytes()).into_owned();
+    let overlay = options.overlay.clone();
+    let how = dentree_source::Options { access, endpoint: options.endpoint.clone(), overlay };
     let opened = match address(name) {
-        Some(address) => {
-            let within = dentree_source::Options { access, endpoint: options.endpoint.clone() };
-            dentree_source::open(address, &within)
-        }
-        None => open_file(Path::new(name), access)
-            .map_err(dentree_source::Error::from)
-            .and_then(|file| dentree_source::open_file(file, access)),
+        Some(address) => dentree_source::open(address, &how),
+        None => dentree_source::open_file(|access| open_file(Path::new(name), access), &how),
     };
     opened.map_err(|error| match error {
         dentree_source::Error::File(error) => device_problem(&label, &error),

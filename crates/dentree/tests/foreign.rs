@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Names of formats, and options of qemu-img's conversion to them.
-const WRITABLE: [(&str, &[&str]); 5] =
-    [("qcow2", &[]), ("vmdk", &[]), ("vdi", &[]), ("vhdx", &[]), ("vpc", &["-o", "force_size"])];
+const WRITABLE: [(&str, &[&str]); 4] =
+    [("vmdk", &[]), ("vdi", &[]), ("vhdx", &[]), ("vpc", &["-o", "force_size"])];
 
 /// Whether a program is there; prints why not.
 fn has(program: &str) -> bool {
@@ -64,8 +64,7 @@ fn an_image_reads_the_same_in_every_format() {
         let image = Image::new(64, kind);
         population::everything(&image.mount("rw").unwrap().at);
         let raw = succeeds(["checksum".as_ref(), image.file.as_os_str()]);
-        let others: [(&str, &[&str]); 3] = [
-            ("qcow2", &["-c"]),
+        let others: [(&str, &[&str]); 2] = [
             ("qcow2", &["-c", "-o", "compression_type=zstd"]),
             ("vmdk", &["-o", "subformat=streamOptimized"]),
         ];
@@ -112,10 +111,6 @@ fn what_is_written_to_an_image_of_another_format_is_in_it() {
         succeeds(["rm".as_ref(), format!("{}:/tree/7", made.display()).as_ref() as &std::ffi::OsStr]);
         let ours = succeeds(["checksum".as_ref(), made.as_os_str()]);
         assert_eq!(users(&made), [], "{format}");
-        if format == "qcow2" {
-            // Finds clusters that are lost, too.
-            tool("qemu-img", ["check".as_ref(), made.as_os_str()]);
-        }
         convert_back(&image, format, &made);
         assert_clean(&image.file);
         assert_same_lines(&ours, &succeeds(["checksum".as_ref(), image.file.as_os_str()]));
@@ -128,7 +123,7 @@ fn an_image_that_a_program_writes_has_no_other_writer() {
         return;
     }
     let image = Image::new(16, &["-t", "ext4"]);
-    let made = convert(&image, "qcow2", &[]);
+    let made = convert(&image, "vdi", &[]);
     let mounted = Mounted::new(&made, &[]);
     let output = dentree(["mkdir", &format!("{}:/x", made.display())]);
     assert!(text(&output.stderr).contains("is being written by"), "{}", text(&output.stderr));
@@ -141,7 +136,7 @@ fn no_program_stays_when_dentree_is_killed_and_what_was_synced_is_there() {
         return;
     }
     let image = Image::new(32, &["-t", "ext4"]);
-    let made = convert(&image, "qcow2", &[]);
+    let made = convert(&image, "vdi", &[]);
     let mut mounted = Mounted::new(&made, &[]);
     let synced = mounted.path().join("synced");
     fs::write(&synced, vec![7; 1 << 20]).unwrap();
@@ -151,7 +146,7 @@ fn no_program_stays_when_dentree_is_killed_and_what_was_synced_is_there() {
     let _ = mounted.wait();
     detach(mounted.path());
     wait_until("ended", || users(&made).is_empty());
-    convert_back(&image, "qcow2", &made);
+    convert_back(&image, "vdi", &made);
     tool("sh", ["-c".as_ref(), "e2fsck -fp \"$0\" >&2 || [ $? = 1 ]".as_ref(), image.file.as_os_str()]);
     assert_clean(&image.file);
     assert!(succeeds(["cat", &image.at("/synced")]) == vec![7; 1 << 20]);
@@ -163,7 +158,7 @@ fn no_program_stays_when_dentree_is_killed_while_it_starts_one() {
         return;
     }
     let image = Image::new(16, &["-t", "ext4"]);
-    let made = convert(&image, "qcow2", &[]);
+    let made = convert(&image, "vdi", &[]);
     for number in 0..60 {
         let mut child = mounts::dentree().arg("ls").arg(&made).stdout(Stdio::null()).spawn().unwrap();
         // From before its first step until after its last.
@@ -180,7 +175,7 @@ fn a_program_that_is_killed_under_a_mount_is_an_error_and_nothing_hangs() {
         return;
     }
     let image = Image::new(32, &["-t", "ext4"]);
-    let made = convert(&image, "qcow2", &[]);
+    let made = convert(&image, "vdi", &[]);
     let mut mounted = Mounted::new(&made, &[]);
     fs::write(mounted.path().join("file"), "content").unwrap();
     for pid in users(&made) {
@@ -200,7 +195,7 @@ fn a_missing_program_is_named_with_its_package_and_a_failing_one_by_what_it_says
         return;
     }
     let image = Image::new(16, &["-t", "ext4"]);
-    let made = convert(&image, "qcow2", &[]);
+    let made = convert(&image, "vdi", &[]);
     let without =
         Command::new(env!("CARGO_BIN_EXE_dentree")).arg("ls").arg(&made).env("PATH", "/nowhere").output();
     let without = without.unwrap();
@@ -209,7 +204,7 @@ fn a_missing_program_is_named_with_its_package_and_a_failing_one_by_what_it_says
     assert!(message.contains("qemu-nbd") && message.contains("package qemu-utils"), "{message}");
 
     let mut bytes = fs::read(&made).unwrap();
-    bytes[4..8].fill(99);
+    bytes[0x44..0x48].fill(99);
     fs::write(&made, bytes).unwrap();
     let damaged = dentree(["ls".as_ref(), made.as_os_str()]);
     let message = text(&damaged.stderr);

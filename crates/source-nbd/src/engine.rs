@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ const END_WITHIN: Duration = Duration::from_secs(10);
 /// [`Error::Missing`] where the program is not installed, [`Error::Engine`] where it fails, and
 /// [`Error::NotWritable`].
 pub fn open_foreign(
-    file: FileDevice,
+    file: Arc<FileDevice>,
     format: &Format,
     engine: Engine,
     access: Access,

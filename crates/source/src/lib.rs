@@ -10,13 +10,15 @@
 //!
 //! # Features
 //! `object-stores`: `https`, `http`, `s3`, `gs` and `az`, read only. `nbd`: `nbd`, `nbds` and both
-//! with `+unix`, and local files of other formats by [`open_file`].
+//! with `+unix`, and local files of other formats by [`open_file`]. `qcow2`: qcow2 images wherever
+//! they are, and overlays.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-#[cfg(feature = "nbd")]
-use dentree_blockdev::foreign;
-use dentree_blockdev::{Access, BlockDevice, FileDevice};
+mod overlay;
+
+use dentree_blockdev::{Access, BlockDevice, Engine, FileDevice, foreign};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How an image is opened.
@@ -26,11 +28,20 @@ pub struct Options {
     pub access: Access,
     /// The server of an object store, instead of the cloud's own.
     pub endpoint: Option<String>,
+    /// A file that keeps the changes: what is opened is only read.
+    pub overlay: Option<PathBuf>,
+}
+
+impl Options {
+    /// How what lies below an overlay is opened.
+    fn access_below(&self) -> Access {
+        if self.overlay.is_some() { Access::ReadOnly } else { self.access }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { access: Access::ReadOnly, endpoint: None }
+        Options { access: Access::ReadOnly, endpoint: None, overlay: None }
     }
 }
 
@@ -51,8 +62,11 @@ pub enum Error {
         /// The cargo feature that adds it.
         feature: &'static str,
     },
+    /// This build has no overlays.
+    #[error("this build has no overlays (cargo feature `qcow2`)")]
+    NoOverlays,
     /// What is there cannot be written.
-    #[error("images at addresses of {scheme}:// are read only: copy it to a local file, and change that")]
+    #[error("images at addresses of {scheme}:// are read only: copy it to a local file, or name an overlay")]
     ReadOnly {
         /// What stands before `://`.
         scheme: String,
@@ -64,6 +78,10 @@ pub enum Error {
     #[cfg(feature = "nbd")]
     #[error(transparent)]
     Nbd(#[from] dentree_source_nbd::Error),
+    /// The qcow2 image, or the overlay.
+    #[cfg(feature = "qcow2")]
+    #[error(transparent)]
+    Qcow2(#[from] dentree_source_qcow2::Error),
     /// The object store or server.
     #[cfg(feature = "object-stores")]
     #[error(transparent)]
@@ -75,9 +93,13 @@ impl Error {
     pub fn is_unsupported(&self) -> bool {
         match self {
             Error::File(_) => false,
-            Error::Scheme { .. } | Error::NotBuilt { .. } | Error::ReadOnly { .. } => true,
+            Error::Scheme { .. } | Error::NotBuilt { .. } | Error::NoOverlays | Error::ReadOnly { .. } => {
+                true
+            }
             #[cfg(feature = "nbd")]
             Error::Nbd(error) => matches!(error, dentree_source_nbd::Error::Missing { .. }),
+            #[cfg(feature = "qcow2")]
+            Error::Qcow2(error) => matches!(error, dentree_source_qcow2::Error::Format { .. }),
             #[cfg(feature = "object-stores")]
             Error::Object(_) => false,
         }
@@ -123,7 +145,7 @@ pub fn scheme(name: &str) -> Option<&str> {
     (scheme.len() > 1 && scheme.bytes().all(is_letter)).then_some(scheme)
 }
 
-/// Opens the image at an address.
+/// Opens the image at an address; a qcow2 image as the disk in it.
 ///
 /// # Errors
 /// See [`Error`].
@@ -135,26 +157,55 @@ pub fn open(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Er
     let Some(open) = family.open else {
         return Err(Error::NotBuilt { scheme, feature: family.feature });
     };
-    if options.access == Access::ReadWrite && !family.writable {
+    let access = options.access_below();
+    if access == Access::ReadWrite && !family.writable {
         return Err(Error::ReadOnly { scheme });
     }
-    open(address, options)
+    let device = open(address, &Options { access, ..options.clone() })?;
+    #[cfg(feature = "qcow2")]
+    if access == Access::ReadOnly
+        && dentree_source_qcow2::is_image(&*device).map_err(dentree_blockdev::Error::Read)?
+    {
+        let disk = Arc::new(dentree_source_qcow2::Qcow2Device::over(device, address)?);
+        return overlay::lay_over(disk, "qcow2", address, options);
+    }
+    overlay::lay_over(device, "raw", address, options)
 }
 
-/// Opens a local file; one of another format, where this build can, through the program that reads
-/// it.
+/// Opens a local file, by `open`; one of another format as what is in it, where this build or a
+/// program reads it.
 ///
 /// # Errors
 /// See [`Error`].
-#[cfg_attr(not(feature = "nbd"), allow(unused_variables))]
-pub fn open_file(file: FileDevice, access: Access) -> Result<Arc<dyn BlockDevice>, Error> {
-    #[cfg(feature = "nbd")]
-    if let Some(format) = foreign(&file, 0)?
-        && let Some(engine) = format.engine
-    {
-        return Ok(Arc::new(dentree_source_nbd::open_foreign(file, &format, engine, access)?));
+pub fn open_file(
+    open: impl FnOnce(Access) -> Result<FileDevice, dentree_blockdev::Error>,
+    options: &Options,
+) -> Result<Arc<dyn BlockDevice>, Error> {
+    let access = options.access_below();
+    let file = Arc::new(open(access)?);
+    let name = file.path().canonicalize().unwrap_or_else(|_| file.path().to_owned());
+    let (device, format) = disk_in(file, access)?;
+    overlay::lay_over(device, format, &name.to_string_lossy(), options)
+}
+
+/// The disk in a file, and what qemu calls the file's format.
+fn disk_in(file: Arc<FileDevice>, access: Access) -> Result<(Arc<dyn BlockDevice>, &'static str), Error> {
+    let Some(format) = foreign(&*file, 0)? else { return Ok((file, "raw")) };
+    #[cfg(feature = "qcow2")]
+    if format.engine == Some(Engine::QemuNbd("qcow2")) {
+        match dentree_source_qcow2::Qcow2Device::open(Arc::clone(&file), access) {
+            Ok(device) => return Ok((Arc::new(device), "qcow2")),
+            // A part of the format that the program may read.
+            Err(_) if cfg!(feature = "nbd") => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(Arc::new(file))
+    #[cfg(feature = "nbd")]
+    if let Some(engine) = format.engine {
+        let name = if let Engine::QemuNbd(name) = engine { name } else { "raw" };
+        return Ok((Arc::new(dentree_source_nbd::open_foreign(file, &format, engine, access)?), name));
+    }
+    Ok((file, "raw"))
 }
 
 /// All schemes, for a message.

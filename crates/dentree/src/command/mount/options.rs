@@ -109,7 +109,7 @@ impl MountOptions {
                 mount.ownership.uid = Some(rustix::process::getuid().as_raw());
                 mount.ownership.gid = Some(rustix::process::getgid().as_raw());
             }
-            "offset" | "partition" | "dx_read_ahead" | "uid" | "gid" | "fsname" | "subtype" => {
+            "offset" | "partition" | "dx_read_ahead" | "overlay" | "uid" | "gid" | "fsname" | "subtype" => {
                 return Err("needs a value".to_owned());
             }
             _ if HARMLESS_READ_ONLY.contains(&name) => self.wants_read_only = Some(name.to_owned()),
@@ -127,6 +127,7 @@ impl MountOptions {
                 let name = value.to_str().unwrap_or_default();
                 self.within.dx_read_ahead = Some(name.parse::<DxReadAhead>()?);
             }
+            "overlay" => self.within.overlay = Some(value.into()),
             "uid" => self.mount.ownership.uid = Some(number(value)?),
             "gid" => self.mount.ownership.gid = Some(number(value)?),
             "fsname" => self.mount.source = value.to_owned(),

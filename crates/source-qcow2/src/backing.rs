@@ -1,0 +1,44 @@
+//! Which files an image may name as parts of it.
+
+use std::fs;
+use std::io;
+
+use imago::format::builder::FormatDriverBuilder;
+use imago::format::gate::ImplicitOpenGate;
+use imago::storage::{DynStorage, StorageOpenOptions};
+use imago::{FormatAccess, Storage};
+
+/// Longest chain of backing files. A file may name itself.
+const CHAIN_MAX: u32 = 64;
+
+/// Lets an image name regular files of this machine, up to a depth.
+pub(crate) struct BackingFiles {
+    depth: u32,
+}
+
+impl BackingFiles {
+    pub(crate) fn new() -> Self {
+        BackingFiles { depth: 0 }
+    }
+}
+
+impl ImplicitOpenGate<Box<dyn DynStorage>> for BackingFiles {
+    fn open_format<F: FormatDriverBuilder<Box<dyn DynStorage>>>(
+        &mut self,
+        builder: F,
+    ) -> io::Result<FormatAccess<Box<dyn DynStorage>>> {
+        if self.depth == CHAIN_MAX {
+            return Err(io::Error::other(format!("more than {CHAIN_MAX} backing files behind each other")));
+        }
+        Ok(FormatAccess::new(builder.open(BackingFiles { depth: self.depth + 1 })?))
+    }
+
+    /// Not a device or a pipe, which could block or be read as what it is not.
+    fn open_storage(&mut self, options: StorageOpenOptions) -> io::Result<Box<dyn DynStorage>> {
+        let name = options.get_filename().unwrap_or_else(|| "".as_ref());
+        if !fs::metadata(name)?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        Box::<dyn DynStorage>::open(options)
+    }
+}

@@ -1,0 +1,53 @@
+//! qcow2 images as block devices, and overlays: qcow2 files that keep the changes of a device.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use dentree_blockdev::{Access, BlockDevice, FileDevice};
+//! use dentree_source_qcow2::Qcow2Device;
+//!
+//! let file = Arc::new(FileDevice::open("disk.qcow2", Access::ReadOnly)?);
+//! let disk = Qcow2Device::open(file, Access::ReadOnly)?;
+//! let mut superblock = [0; 1024];
+//! disk.read_at(1024, &mut superblock)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The format is read and written by the crate `imago`. Compressed clusters and chains of backing
+//! files are read; LUKS, zstd and external data files with features of their own are refused
+//! ([`Error::Format`]).
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+mod backing;
+mod contained;
+mod device;
+mod error;
+mod overlay;
+mod refcounts;
+mod storage;
+
+use dentree_blockdev::BlockDevice;
+use std::io;
+
+pub use device::Qcow2Device;
+pub use error::Error;
+pub use overlay::Base;
+
+/// Whether the device begins as a qcow2 image does.
+///
+/// # Errors
+/// Those of the device.
+pub fn is_image(device: &dyn BlockDevice) -> io::Result<bool> {
+    const MAGIC: [u8; 4] = *b"QFI\xfb";
+    let mut found = [0; MAGIC.len()];
+    if device.size() < found.len() as u64 {
+        return Ok(false);
+    }
+    device.read_at(0, &mut found)?;
+    Ok(found == MAGIC)
+}
+
+// The example on the crate's page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
