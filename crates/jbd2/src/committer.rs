@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use dentree_sync::atomic::Ordering::Relaxed;
 
+use crate::before_commit::BeforeCommit;
 use crate::error::Cause;
-use crate::last::LastChanges;
-use crate::log::Batch;
-use crate::log_writer::{Action, Begun};
+use crate::log::LockedTransaction;
+use crate::log_writer::{Action, CommittingTransaction};
 use crate::shared::{BufferList, Job, Shared, Work};
 use crate::tid::Tid;
 use crate::write_back;
@@ -48,7 +48,7 @@ impl Work<'_> {
     /// costs one. The waiting thread completes that commit next.
     pub(crate) fn commit(&mut self) {
         let begun = self.writer.begun.take();
-        let Begun { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
+        let CommittingTransaction { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
         let written = stage.and_then(|stage| self.writer.target.write_commit_record(stage).map_err(Arc::new));
         if written.is_ok() && self.shared.awaits_after(tid) {
             self.writer.begun = Some(self.begin());
@@ -64,10 +64,10 @@ impl Work<'_> {
     }
 
     /// Locks the running transaction, starts the next one, and writes all but the commit record.
-    fn begin(&mut self) -> Begun {
+    fn begin(&mut self) -> CommittingTransaction {
         let tid = self.shared.running();
         self.shared.transaction.lock_down();
-        let last = self.finish(tid);
+        let hook = self.before_commit(tid);
         let (taken, actions) = self.take_over(tid);
         // A handle that panics sets the failure before it leaves: its incomplete changes must not
         // be committed.
@@ -75,31 +75,31 @@ impl Work<'_> {
         self.shared.transaction.open();
         let stage = match failure {
             Some(cause) => Err(cause),
-            None => last
+            None => hook
                 .and(taken)
-                .and_then(|batch| self.writer.target.begin_commit(&self.shared.cache, batch))
+                .and_then(|locked| self.writer.target.begin_commit(&self.shared.cache, locked))
                 .map_err(Arc::new),
         };
-        Begun { tid, actions, stage }
+        CommittingTransaction { tid, actions, stage }
     }
 
-    /// Makes the last changes of the running transaction. [transaction locked]
-    fn finish(&self, tid: Tid) -> Result<(), Cause> {
-        let Some(finish) = self.shared.finish.get() else { return Ok(()) };
-        let mut last = LastChanges::new(&self.shared.cache, tid);
-        let finished = finish(&mut last);
-        let blocks = last.into_blocks();
+    /// Runs the hook for the running transaction. [transaction locked]
+    fn before_commit(&self, tid: Tid) -> Result<(), Cause> {
+        let Some(hook) = self.shared.before_commit.get() else { return Ok(()) };
+        let mut changes = BeforeCommit::new(&self.shared.cache, tid);
+        let result = hook(&mut changes);
+        let blocks = changes.into_blocks();
         if !blocks.is_empty() {
             self.shared.overdrafts.fetch_add(blocks.len() as u64, Relaxed);
             self.shared.add_buffers(0, &mut BufferList { blocks, ..BufferList::default() });
         }
-        finished.map_err(Cause::during("making the last changes of a transaction"))
+        result.map_err(Cause::during("running the hook before a commit"))
     }
 
     /// Flushes the device.
     fn flush(&mut self) -> Result<(), Arc<Cause>> {
         write_back::flush(&**self.shared.cache.device())?;
-        if let Some(Begun { stage: Ok(stage), .. }) = &mut self.writer.begun {
+        if let Some(CommittingTransaction { stage: Ok(stage), .. }) = &mut self.writer.begun {
             stage.flushed();
         }
         Ok(())
@@ -119,7 +119,7 @@ impl Work<'_> {
     }
 
     /// Takes the versions of the transaction's blocks. [transaction locked]
-    fn take_over(&self, tid: Tid) -> (Result<Batch, Cause>, Vec<Action>) {
+    fn take_over(&self, tid: Tid) -> (Result<LockedTransaction, Cause>, Vec<Action>) {
         let mut all = BufferList::default();
         self.shared.take_over(|mut buffers| all.append(&mut buffers));
         let BufferList { mut blocks, mut freed, actions } = all;
@@ -139,7 +139,7 @@ impl Work<'_> {
                 (Some(_), true) | (None, false) => return (Err(Cause::UsedAfterFree { block }), actions),
             }
         }
-        (Ok(Batch { tid, blocks: versions, freed }), actions)
+        (Ok(LockedTransaction { tid, blocks: versions, freed }), actions)
     }
 
     /// Ends the transactions that were running or begun when the journal failed.

@@ -7,10 +7,10 @@ use dentree_bufcache::BufCache;
 use dentree_sync::atomic::Ordering::Relaxed;
 use dentree_sync::{Mutex, thread};
 
+use crate::before_commit::BeforeCommit;
 use crate::committer;
 use crate::error::{Cause, Error};
 use crate::handle::Handle;
-use crate::last::LastChanges;
 use crate::log::{JournalOptions, Log};
 use crate::log_writer::LogWriter;
 use crate::reader::JournalLocation;
@@ -94,9 +94,8 @@ impl Journal {
         Ok(Journal { shared, thread: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
     }
 
-    /// Sets `finish`, which runs before the commit of each transaction, when that has no handle: it
-    /// puts into blocks what was changed in memory since. Only the first call of this has an
-    /// effect.
+    /// Sets the hook that runs on each locked transaction, when it has no handle. The hook puts
+    /// changes made in memory into their blocks. Only the first call has an effect.
     ///
     /// It runs on the committing thread: it must be short, must not use the journal, and must take
     /// no lock that a thread holds while it waits for a commit or starts a handle. An error aborts
@@ -113,7 +112,7 @@ impl Journal {
     /// # let journal = Journal::without_log(Arc::clone(&cache), JournalOptions::default())?;
     /// let count = Arc::new(AtomicU8::new(0));
     /// let newest = Arc::clone(&count);
-    /// journal.before_commit(move |last| last.update(7, |bytes| bytes[0] = newest.load(Relaxed)));
+    /// journal.before_commit(move |changes| changes.update(7, |bytes| bytes[0] = newest.load(Relaxed)));
     ///
     /// let mut handle = journal.start(1)?;
     /// handle.update(7, |bytes| bytes[0] = 1)?;
@@ -126,10 +125,10 @@ impl Journal {
     /// ```
     pub fn before_commit(
         &self,
-        finish: impl Fn(&mut LastChanges<'_>) -> io::Result<()> + Send + Sync + 'static,
+        hook: impl Fn(&mut BeforeCommit<'_>) -> io::Result<()> + Send + Sync + 'static,
     ) {
         // A second call has no effect.
-        let _ = self.shared.finish.set(Box::new(finish));
+        let _ = self.shared.before_commit.set(Box::new(hook));
     }
 
     /// Joins the running transaction, to change up to `credits` blocks. Waits while a commit has
@@ -187,13 +186,15 @@ impl Journal {
         Ok(self.shared.checkpoint()?)
     }
 
-    /// [`checkpoint`](Journal::checkpoint), after which no handle can start. Waits for open
-    /// handles.
+    /// Lets no more handles start, waits for those that are open, then does what
+    /// [`checkpoint`](Journal::checkpoint) does.
     ///
     /// # Errors
     /// [`Error::Aborted`] if the journal was aborted before: committed transactions are left for a
     /// replay.
     pub fn close(&self) -> Result<(), Error> {
+        // First: a handle that started after the last commit would be lost.
+        self.shared.transaction.close();
         let outcome = self.checkpoint();
         self.end();
         outcome
@@ -226,8 +227,8 @@ impl Journal {
         self.shared.running()
     }
 
-    /// Number of blocks changed beyond a handle's credits. Anything but 0 is a defect of the
-    /// caller.
+    /// Number of blocks changed beyond a handle's credits. Anything but 0 is a defect of a caller
+    /// whose handles share transactions; one that is alone may take what the log takes.
     pub fn overdrafts(&self) -> u64 {
         self.shared.overdrafts.load(Relaxed)
     }
@@ -245,9 +246,10 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.thread.lock().is_some() && !std::thread::panicking() {
-            let _ = self.checkpoint();
+            let _ = self.close();
+        } else {
+            self.end();
         }
-        self.end();
     }
 }
 
@@ -307,16 +309,41 @@ mod tests {
         bytes
     }
 
+    fn location() -> JournalLocation {
+        JournalLocation { block_size: BLOCK, runs: vec![(1, JOURNAL_LEN)] }
+    }
+
+    /// A device with its journal, what says that the first flush has begun, and what ends it.
+    fn held(memory: &MemoryDevice) -> (Arc<Held>, Journal, Receiver<()>, Sender<()>) {
+        let ((begins, begun), (end, may_end)) = (channel(), channel());
+        let (memory, may_end) = (memory.clone(), Mutex::new(may_end));
+        let device = Arc::new(Held { memory, flushes: AtomicU64::new(0), begins, may_end });
+        let cache = Arc::new(BufCache::new(device.clone(), BLOCK, 1 << 20));
+        let journal = Journal::open(cache, &location(), JournalOptions::default()).unwrap();
+        (device, journal, begun, end)
+    }
+
+    #[test]
+    fn no_handle_starts_while_the_journal_is_closing() {
+        let (_, journal, begun, end) = held(&MemoryDevice::from(image()));
+        let mut handle = journal.start(1).unwrap();
+        handle.update(0, |bytes| bytes[0] += 1).unwrap();
+        handle.stop();
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| journal.close().unwrap());
+            begun.recv().unwrap();
+            // Its changes would be in no commit.
+            let refused = journal.start(1).map(drop);
+            assert!(matches!(&refused, Err(Error::Aborted(cause)) if matches!(**cause, Cause::Closed)));
+            end.send(()).unwrap();
+            closing.join().unwrap();
+        });
+    }
+
     #[test]
     fn a_commit_with_a_waiter_shares_a_flush_with_the_one_before() {
         let memory = MemoryDevice::from(image());
-        let ((begins, begun), (end, may_end)) = (channel(), channel());
-        let device =
-            Held { memory: memory.clone(), flushes: AtomicU64::new(0), begins, may_end: Mutex::new(may_end) };
-        let device = Arc::new(device);
-        let cache = Arc::new(BufCache::new(device.clone(), BLOCK, 1 << 20));
-        let location = JournalLocation { block_size: BLOCK, runs: vec![(1, JOURNAL_LEN)] };
-        let journal = Journal::open(cache, &location, JournalOptions::default()).unwrap();
+        let (device, journal, begun, end) = held(&memory);
         let add = || {
             let mut handle = journal.start(1).unwrap();
             handle.update(0, |bytes| bytes[0] += 1).unwrap();
@@ -336,7 +363,7 @@ mod tests {
             end.send(()).unwrap();
         });
         assert_eq!(device.flushes.load(SeqCst), 3);
-        let recovered = recover(Arc::new(MemoryDevice::from(memory.to_vec())), &location).unwrap();
+        let recovered = recover(Arc::new(MemoryDevice::from(memory.to_vec())), &location()).unwrap();
         let mut byte = [0];
         recovered.device.read_at(0, &mut byte).unwrap();
         assert_eq!(byte, [2]);

@@ -28,9 +28,16 @@
 //!                                  blocks ── flush ── superblock ── flush               in place
 //! ```
 //!
-//! A transaction is a list of blocks while handles run (`BufferList`, sized in credits), the
-//! content of these blocks once it is locked (`Batch`), blocks of the log with descriptors and
-//! revokes (`Entry`), and a range of the log until its checkpoint (`Live`).
+//! One transaction, by type:
+//!
+//! | type                    | holds                                        | until          |
+//! |-------------------------|----------------------------------------------|----------------|
+//! | `TransactionState`      | count of handles, credits, the locked flag   | locked         |
+//! | `BufferList`            | block numbers that stopped handles added     | locked         |
+//! | `LockedTransaction`     | the blocks' versions, taken from the cache   | commit record  |
+//! | `LogRecord`             | that, with its revokes and length in the log | commit record  |
+//! | `CommittingTransaction` | progress of its commit, actions to call      | last flush     |
+//! | `CheckpointTransaction` | its range of the log, its block numbers      | checkpoint     |
 //!
 //! # Guarantees
 //! - *All or nothing.* After a crash and replay the device has all transactions up to one, whole,
@@ -79,6 +86,7 @@
 //! No pass looks at more blocks than the journal has, or keeps more than a few words for each.
 #![forbid(unsafe_code)]
 
+mod before_commit;
 mod checksum;
 mod committer;
 mod encode;
@@ -87,7 +95,6 @@ mod fast_commit;
 mod format;
 mod handle;
 mod journal;
-mod last;
 mod log;
 mod log_writer;
 mod overlay;
@@ -100,11 +107,11 @@ mod tid;
 mod transaction;
 mod write_back;
 
+pub use before_commit::BeforeCommit;
 pub use error::{Cause, Damage, Error};
 pub use format::empty_journal;
 pub use handle::Handle;
 pub use journal::Journal;
-pub use last::LastChanges;
 pub use log::JournalOptions;
 pub use reader::JournalLocation;
 pub use recover::{Recovered, Replayed, recover, replay};

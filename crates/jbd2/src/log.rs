@@ -49,8 +49,8 @@ pub struct JournalOptions {
     pub is_64bit: bool,
 }
 
-/// The content of a transaction.
-pub(crate) struct Batch {
+/// A locked transaction: its blocks in the versions that the commit writes.
+pub(crate) struct LockedTransaction {
     pub(crate) tid: Tid,
     /// In ascending order, each once, without freed ones.
     pub(crate) blocks: Vec<(u64, Buffer)>,
@@ -70,17 +70,17 @@ pub(crate) struct Log {
     head: u32,
     /// Up to this block the log's space on the medium is allocated.
     filled: u32,
-    /// Its number in the log. Transactions without changes have a `Tid` and no number.
+    /// Number of the next transaction in the log. One without changes has a `Tid`, but no number.
     next: Tid,
-    live: VecDeque<Live>,
+    live: VecDeque<CheckpointTransaction>,
     latest: HashMap<u64, Latest, RandomState>,
     /// Blocks whose last committed version is not written in place.
     waiting: usize,
     last_commit: Duration,
 }
 
-/// A transaction in the log.
-struct Live {
+/// A committed transaction that occupies the log until its checkpoint.
+struct CheckpointTransaction {
     tid: Tid,
     start: u32,
     len: u32,
@@ -100,14 +100,14 @@ pub(crate) enum Stage {
     /// All but a flush is done.
     Done,
     /// The log has no space for it yet.
-    NoSpace(Entry),
+    NoSpace(LogRecord),
     /// All but the commit block is in the log.
-    Written { entry: Entry, end: End, is_flushed: bool },
+    Written { record: LogRecord, end: End, is_flushed: bool },
 }
 
-/// A transaction for the log.
-pub(crate) struct Entry {
-    batch: Batch,
+/// A transaction as the log stores it: copies and revokes, without its commit block.
+pub(crate) struct LogRecord {
+    locked: LockedTransaction,
     revokes: Vec<u64>,
     /// Blocks in the log.
     len: usize,
@@ -200,31 +200,31 @@ impl Log {
     }
 
     /// Begins the commit of a transaction: writes all but its commit block if there is space.
-    pub(crate) fn begin_commit(&mut self, batch: Batch) -> Result<Stage, Cause> {
-        let revokes = self.revokes(&batch.freed);
-        if batch.blocks.is_empty() && revokes.is_empty() {
+    pub(crate) fn begin_commit(&mut self, locked: LockedTransaction) -> Result<Stage, Cause> {
+        let revokes = self.revokes(&locked.freed);
+        if locked.blocks.is_empty() && revokes.is_empty() {
             return Ok(Stage::Done);
         }
-        let len = self.encoder.log_blocks(batch.blocks.len(), revokes.len());
+        let len = self.encoder.log_blocks(locked.blocks.len(), revokes.len());
         let most = self.reader.log_len() as usize - SPARE;
         if len > most {
-            return Err(Cause::Overgrown { blocks: batch.blocks.len(), most });
+            return Err(Cause::Overgrown { blocks: locked.blocks.len(), most });
         }
-        let entry = Entry { batch, revokes, len };
+        let record = LogRecord { locked, revokes, len };
         let has_room = self.free() >= len + SPARE && self.waiting <= self.cache.capacity();
-        if has_room { self.write(entry) } else { Ok(Stage::NoSpace(entry)) }
+        if has_room { self.write(record) } else { Ok(Stage::NoSpace(record)) }
     }
 
     /// Writes a transaction's commit block after all that must precede it. A flush is left to do.
     pub(crate) fn write_commit_record(&mut self, stage: Stage) -> Result<(), Cause> {
-        let (entry, end, is_flushed) = match stage {
+        let (record, end, is_flushed) = match stage {
             Stage::Done => return Ok(()),
-            Stage::NoSpace(entry) => {
-                self.make_room_for(entry.len)?;
-                let stage = self.write(entry)?;
+            Stage::NoSpace(record) => {
+                self.make_room_for(record.len)?;
+                let stage = self.write(record)?;
                 return self.write_commit_record(stage);
             }
-            Stage::Written { entry, end, is_flushed } => (entry, end, is_flushed),
+            Stage::Written { record, end, is_flushed } => (record, end, is_flushed),
         };
         if !is_flushed {
             self.flush()?;
@@ -234,7 +234,7 @@ impl Log {
         self.last_commit = self.last_commit.max(now);
         let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, end.sum));
         self.append(end.at, &[commit]).map_err(Cause::during("writing a commit to the journal"))?;
-        self.record(entry);
+        self.record(record);
         Ok(())
     }
 
@@ -264,11 +264,11 @@ impl Log {
     }
 
     /// Writes a transaction without its commit block into free space.
-    fn write(&mut self, entry: Entry) -> Result<Stage, Cause> {
+    fn write(&mut self, record: LogRecord) -> Result<Stage, Cause> {
         if self.live.is_empty() {
             self.set_tail(Some(self.head), self.next)?;
         }
-        let (mut blocks, sum) = self.encoder.transaction(self.next, &entry.batch.blocks, &entry.revokes);
+        let (mut blocks, sum) = self.encoder.transaction(self.next, &record.locked.blocks, &record.revokes);
         // They fit into the log, whose length is a u32.
         let at = self.reader.advance(self.head, blocks.len() as u32);
         // A torn commit block must not end in the log's old content, which a replay takes for
@@ -276,7 +276,7 @@ impl Log {
         blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
         self.fill_ahead(blocks.len());
         self.append(self.head, &blocks).map_err(Cause::during("writing to the journal"))?;
-        Ok(Stage::Written { entry, end: End { at, sum }, is_flushed: false })
+        Ok(Stage::Written { record, end: End { at, sum }, is_flushed: false })
     }
 
     /// Allocates space on the medium for blocks from the head on, and some more, in the log's first
@@ -313,22 +313,22 @@ impl Log {
     }
 
     /// Records a transaction whose commit block is written.
-    fn record(&mut self, Entry { batch, revokes, len }: Entry) {
+    fn record(&mut self, LogRecord { locked, revokes, len }: LogRecord) {
         for block in revokes {
             if let Some(latest) = self.latest.get_mut(&block) {
                 self.waiting -= usize::from(latest.version.take().is_some());
             }
         }
         let tid = self.next;
-        let pin = write_back::pin(batch.tid);
-        let blocks = batch.blocks.iter().map(|&(block, _)| block).collect();
-        for (block, version) in batch.blocks {
+        let pin = write_back::pin(locked.tid);
+        let blocks = locked.blocks.iter().map(|&(block, _)| block).collect();
+        for (block, version) in locked.blocks {
             let old = self.latest.insert(block, Latest { tid, version: Some((version, pin)) });
             self.waiting += usize::from(old.is_none_or(|old| old.version.is_none()));
         }
         // It fits into the log, whose length is a u32.
         let len = len as u32;
-        self.live.push_back(Live { tid, start: self.head, len, blocks });
+        self.live.push_back(CheckpointTransaction { tid, start: self.head, len, blocks });
         self.head = self.reader.advance(self.head, len);
         self.next = tid.next();
     }
@@ -365,7 +365,7 @@ impl Log {
     /// Retires the oldest transactions until so many blocks are free, or no transaction is left.
     fn make_room(&mut self, wanted: usize) -> Result<(), Cause> {
         let mut free = self.free();
-        let enough = |live: &Live| {
+        let enough = |live: &CheckpointTransaction| {
             free += live.len as usize;
             free >= wanted
         };
@@ -373,8 +373,8 @@ impl Log {
         self.retire(count)
     }
 
-    /// Brings the blocks of the oldest `count` transactions home, and gives their room in the log
-    /// up.
+    /// Writes the blocks of the oldest `count` transactions in place, and frees their part of the
+    /// log.
     fn retire(&mut self, count: usize) -> Result<(), Cause> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.live.get(last)) else { return Ok(()) };
         let last = last.tid;
@@ -390,7 +390,7 @@ impl Log {
         }
         versions.sort_unstable_by_key(|&(block, _)| block);
         write_back::write(self.device(), self.reader.block_size, &versions)
-            .map_err(Cause::during("writing blocks home"))?;
+            .map_err(Cause::during("writing blocks in place"))?;
         self.flush()?;
         let (start, tid) = self.live.get(count).map_or((self.head, self.next), |live| (live.start, live.tid));
         self.set_tail(Some(start), tid)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dentree_bufcache::BufCache;
 
 use crate::error::Cause;
-use crate::log::{Batch, Log, Stage};
+use crate::log::{LockedTransaction, Log, Stage};
 use crate::tid::Tid;
 use crate::write_back;
 
@@ -16,7 +16,7 @@ pub(crate) type Action = Box<dyn FnOnce(Result<(), Arc<Cause>>) + Send>;
 #[derive(Default)]
 pub(crate) struct LogWriter {
     pub(crate) target: Target,
-    pub(crate) begun: Option<Begun>,
+    pub(crate) begun: Option<CommittingTransaction>,
 }
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) enum Target {
 }
 
 /// A transaction whose commit is in progress.
-pub(crate) struct Begun {
+pub(crate) struct CommittingTransaction {
     pub(crate) tid: Tid,
     pub(crate) actions: Vec<Action>,
     pub(crate) stage: Result<Stage, Arc<Cause>>,
@@ -42,15 +42,19 @@ impl LogWriter {
 }
 
 impl Target {
-    /// Writes all of a transaction but its commit record.
-    pub(crate) fn begin_commit(&mut self, cache: &BufCache, batch: Batch) -> Result<Stage, Cause> {
+    /// Writes a transaction except its commit record.
+    pub(crate) fn begin_commit(
+        &mut self,
+        cache: &BufCache,
+        locked: LockedTransaction,
+    ) -> Result<Stage, Cause> {
         match self {
-            Target::InPlace => write_in_place(cache, &batch).map(|()| Stage::Done),
-            Target::Log(log) => log.begin_commit(batch),
+            Target::InPlace => write_in_place(cache, &locked).map(|()| Stage::Done),
+            Target::Log(log) => log.begin_commit(locked),
         }
     }
 
-    /// Does all that is left for a transaction but a last flush.
+    /// Writes the commit record. One flush is left to do.
     pub(crate) fn write_commit_record(&mut self, stage: Stage) -> Result<(), Cause> {
         match self {
             Target::InPlace => Ok(()),
@@ -66,7 +70,7 @@ impl Target {
         }
     }
 
-    /// Checkpoints what the next commits would have to wait for.
+    /// Checkpoints before a commit has to wait for it.
     pub(crate) fn checkpoint_early(&mut self) -> Result<(), Cause> {
         match self {
             Target::InPlace => Ok(()),
@@ -74,7 +78,7 @@ impl Target {
         }
     }
 
-    /// Writes all that is committed in place.
+    /// Writes all committed blocks in place.
     pub(crate) fn checkpoint(&mut self) -> Result<(), Cause> {
         match self {
             Target::InPlace => Ok(()),
@@ -90,11 +94,11 @@ impl Target {
     }
 }
 
-fn write_in_place(cache: &BufCache, batch: &Batch) -> Result<(), Cause> {
-    write_back::write(&**cache.device(), cache.block_size(), &batch.blocks)
+fn write_in_place(cache: &BufCache, locked: &LockedTransaction) -> Result<(), Cause> {
+    write_back::write(&**cache.device(), cache.block_size(), &locked.blocks)
         .map_err(Cause::during("writing changed blocks"))?;
     // A later read finds them on the device, flushed or not.
-    let pin = write_back::pin(batch.tid);
-    batch.blocks.iter().for_each(|&(block, _)| cache.unpin(block, pin));
+    let pin = write_back::pin(locked.tid);
+    locked.blocks.iter().for_each(|&(block, _)| cache.unpin(block, pin));
     Ok(())
 }

@@ -36,14 +36,14 @@ pub(crate) struct LogReader {
     end: u32,
     /// Length of the journal, with what follows the log.
     pub(crate) len: u32,
-    /// Where the first transaction begins. `None` where there is nothing to replay.
+    /// Start of the first transaction. `None`: nothing to replay.
     pub(crate) tail: Option<u32>,
     pub(crate) first_tid: Tid,
 }
 
-/// What `s_num_fc_blks` means where it is 0.
+/// The value of `s_num_fc_blks` that 0 stands for.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
-/// The log never gives up more than leaves it this.
+/// Fast commits leave the log at least this length.
 const MIN_LOG_BLOCKS: u32 = 1024;
 
 impl LogReader {
@@ -101,7 +101,7 @@ impl LogReader {
         self.first + u32::try_from(wrapped).unwrap_or(0)
     }
 
-    /// The block behind the log at which fast commits begin; the one between belongs to neither.
+    /// The blocks of fast commits. One block between them and the log belongs to neither.
     pub(crate) fn fast_commits(&self) -> std::ops::Range<u32> {
         self.end.saturating_add(1)..self.len
     }
@@ -181,7 +181,7 @@ fn check(raw: &RawSuperblock, block: &[u8], features: Features, block_size: usiz
     Ok(())
 }
 
-/// Fast commits take the journal's end, where that leaves a log.
+/// Fast commits take the end of the journal if the log stays long enough.
 fn log_end(raw: &RawSuperblock, features: Features) -> u32 {
     let len = raw.s_maxlen.get();
     let fast = match raw.s_num_fc_blks.get() {

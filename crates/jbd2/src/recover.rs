@@ -30,12 +30,12 @@ pub struct Recovered {
 
 /// Replays the journal at `location` over `device`, in memory.
 ///
-/// The journalled copy of the file system's own superblock comes with it; that the superblock then
-/// still says that the journal needs recovery is for the caller to know better.
+/// The replay may include the file system's superblock, which then still has `needs_recovery` set.
+/// The caller must ignore that flag.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for damage inside what was committed, [`Error::Unsupported`] for journals
-/// that need what is not there, pending fast commits among them, and [`Error::Read`].
+/// [`Error::Corrupt`] for damage in a committed transaction, [`Error::Unsupported`] for a journal
+/// with unsupported features or pending fast commits, and [`Error::Read`].
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -71,10 +71,10 @@ pub struct Replayed {
     pub revoked: usize,
 }
 
-/// Replays the journal at `location` onto `device`, and marks it as clean. A journal that is clean
-/// is left as it is.
+/// Replays the journal at `location` onto `device`, and marks it as clean. Leaves a clean journal
+/// as it is.
 ///
-/// No blocks of the device may be cached: they change. Cut short it can be done again.
+/// No block of the device may be cached. An interrupted replay can be repeated.
 ///
 /// # Errors
 /// Those of [`recover`], when nothing has been written; and [`Error::Write`].
@@ -106,8 +106,7 @@ pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
     write_back::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
     device.flush().map_err(Error::Write)?;
     let mut superblock = Superblock::new(&journal);
-    // A transaction that was never finished may have left blocks with the next number: it is not
-    // used again.
+    // Skip the next number: blocks of an incomplete transaction may bear it.
     superblock.set_tail(None, Tid(journal.first_tid.0.wrapping_add(found.transactions)).next());
     superblock.write(&**device).and_then(|()| device.flush()).map_err(Error::Write)?;
     Ok(done)
@@ -163,18 +162,21 @@ impl At {
 enum Verdict {
     /// Its transaction happened.
     Committed,
+    /// Its transaction was not finished, as far as its checksum says: the log ends before it,
+    /// unless a later one was.
+    Unfinished,
     /// It belongs to an earlier round of the log, or was never finished: the log ends before its
     /// transaction.
     EndOfLog,
 }
 
-/// Shows a pass the transactions from `tail` on, at most `limit`, and returns how many there were.
+/// Shows a pass the transactions from `tail` on, at most `limit`. Returns how many were committed.
 ///
-/// The log can be no longer than its blocks: a transaction that winds round it is not complete,
-/// whatever follows.
+/// Stops after as many blocks as the log has: a transaction that wraps onto itself is incomplete.
 fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
     let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
     let mut left = journal.log_len();
+    let mut is_past_end = false;
     while limit.is_none_or(|limit| count < limit) {
         let block = journal.read(at.block)?;
         let Some((kind, tid)) = header(&block) else { break };
@@ -193,11 +195,12 @@ fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass)
             }
             BlockType::Revoke => pass.revoke(journal, &at, &block)?,
             BlockType::Commit => {
-                if pass.commit(journal, &at, &block)? == Verdict::EndOfLog {
-                    break;
+                match pass.commit(journal, &at, &block)? {
+                    Verdict::Committed => count += u32::from(!is_past_end),
+                    Verdict::Unfinished => is_past_end = true,
+                    Verdict::EndOfLog => break,
                 }
                 at.tid = at.tid.next();
-                count += 1;
             }
             BlockType::Superblock | BlockType::Other => break,
         }
@@ -227,6 +230,8 @@ struct Scan {
     /// The first block of the transaction under way whose sum is wrong. Damage if the transaction
     /// was committed in this round of the log; else a leftover.
     suspect: Option<(&'static str, u32)>,
+    /// The commit block of an unfinished transaction.
+    unfinished: Option<At>,
     sum: TransactionSum,
     /// Commit time of the last transaction, in seconds.
     last_commit: u64,
@@ -236,7 +241,13 @@ struct Scan {
 
 impl Scan {
     fn new() -> Self {
-        Scan { suspect: None, sum: TransactionSum::new(), last_commit: 0, targets: Revokes::default() }
+        Scan {
+            suspect: None,
+            unfinished: None,
+            sum: TransactionSum::new(),
+            last_commit: 0,
+            targets: Revokes::default(),
+        }
     }
 
     fn check_tail(&mut self, journal: &LogReader, at: &At, structure: &'static str, block: &[u8]) {
@@ -247,6 +258,7 @@ impl Scan {
 }
 
 const BAD_SUM: &str = "its checksum does not match";
+const NOT_THE_LAST: &str = "its checksum does not match, and a later transaction was committed";
 
 impl Pass for Scan {
     fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
@@ -276,16 +288,28 @@ impl Pass for Scan {
             }
             return Err(At { tid: at.tid, block }.damage(structure, BAD_SUM));
         }
+        if let Some(unfinished) = &self.unfinished {
+            if is_old {
+                return Ok(Verdict::EndOfLog);
+            }
+            return Err(unfinished.damage("commit block", NOT_THE_LAST));
+        }
         let is_sound = match journal.features.sums {
             Sums::None => true,
             Sums::V1 => commit.matches_v1(sum),
             Sums::V2 | Sums::V3 => journal.seed.commit_is_sound(block),
         };
         if !is_sound {
-            // With asynchronous commits the commit block may reach the disk before what it commits:
-            // then it did not happen.
-            if is_old || journal.features.async_commit {
+            if is_old {
                 return Ok(Verdict::EndOfLog);
+            }
+            // An asynchronous commit block may reach the disk before its transaction, which then
+            // was not committed. Sums of version 1 cover the transaction: a later commit says that
+            // it was, and is damaged.
+            if journal.features.async_commit {
+                self.unfinished = Some(At { tid: at.tid, block: at.block });
+                let decides = journal.features.sums == Sums::V1;
+                return Ok(if decides { Verdict::Unfinished } else { Verdict::EndOfLog });
             }
             return Err(at.damage("commit block", BAD_SUM));
         }

@@ -25,13 +25,13 @@ use dentree_bufcache::BufCache;
 use dentree_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use dentree_sync::{Condvar, Mutex, Padded};
 
+use crate::before_commit::BeforeCommitHook;
 use crate::error::Cause;
-use crate::last::Finish;
 use crate::log_writer::{Action, LogWriter};
 use crate::tid::Tid;
 use crate::transaction::TransactionState;
 
-/// What stopped handles have added to a transaction.
+/// What stopped handles have added to the running transaction.
 #[derive(Default)]
 pub(crate) struct BufferList {
     /// Changed blocks, each once, unless it was dropped from the cache in between.
@@ -63,8 +63,7 @@ pub(crate) struct Shared {
     lists: [Padded<Mutex<BufferList>>; LISTS],
     /// Changes beyond a handle's credits.
     pub(crate) overdrafts: AtomicU64,
-    /// Makes the last changes of each transaction.
-    pub(crate) finish: OnceLock<Finish>,
+    pub(crate) before_commit: OnceLock<BeforeCommitHook>,
     state: Mutex<State>,
     /// Wakes the journal's thread: there is work.
     work: Condvar,
@@ -159,7 +158,7 @@ impl Shared {
             running: AtomicU32::new(first.0),
             lists: Default::default(),
             overdrafts: AtomicU64::new(0),
-            finish: OnceLock::new(),
+            before_commit: OnceLock::new(),
             state: Mutex::new(State {
                 writer: Some(writer),
                 wanted: committed,
@@ -263,7 +262,7 @@ impl Shared {
     /// Aborts the journal. The first cause stays.
     pub(crate) fn fail(&self, cause: Arc<Cause>) {
         self.state.lock().failure.get_or_insert(cause);
-        self.transaction.close();
+        self.transaction.abort();
         self.work.notify_one();
         self.done.notify_all();
     }

@@ -34,8 +34,8 @@ impl Superblock {
         RawSuperblock::mut_from_bytes(&mut self.bytes).ok()
     }
 
-    /// Turns on what the file system asks for and the kernel would turn on for it. Returns what the
-    /// journal has then.
+    /// Sets the features that the file system needs, as the kernel does. Returns the journal's
+    /// features.
     ///
     /// # Errors
     /// Version 1 superblocks have no room for features.
@@ -64,8 +64,8 @@ impl Superblock {
         self.raw().map_or([0; 16], |raw| raw.s_uuid)
     }
 
-    /// Says where the first transaction is that a replay is to look at, and its number; `None` for
-    /// nowhere: the journal is clean, and this is the number that comes next.
+    /// Sets the position and number of the first transaction to replay. `None`: the journal is
+    /// clean, and `tid` is the next number.
     pub(crate) fn set_tail(&mut self, start: Option<u32>, tid: Tid) {
         if let Some(raw) = self.raw() {
             raw.s_start = start.unwrap_or(0).into();

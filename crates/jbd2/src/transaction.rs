@@ -4,8 +4,8 @@
 //! # Data
 //! One word: the number of handles, the credits (blocks that handles of this transaction have
 //! changed or may change), whether the transaction is locked for a commit, and whether the journal
-//! is aborted. Joining and leaving change it once each. It has cache lines of its own. A second
-//! flag says that the journal is aborted, for readers of that alone. The mutex and its condition
+//! is closed. Joining and leaving change it once each. It has cache lines of its own. A second flag
+//! says that the journal is aborted, for readers of that alone. The mutex and its condition
 //! variable are for waiters.
 //!
 //! # Guarantees
@@ -27,15 +27,15 @@ const CREDIT: u64 = 1;
 const HANDLE: u64 = 1 << 32;
 const HANDLES: u64 = LOCKED - HANDLE;
 const LOCKED: u64 = 1 << 62;
-const ABORTED: u64 = 1 << 63;
+const CLOSED: u64 = 1 << 63;
 
 pub(crate) struct TransactionState {
     word: Padded<AtomicU64>,
-    /// [`ABORTED`], for readers of that alone.
+    /// The journal is aborted: it is closed, and nothing more is committed.
     is_aborted: AtomicBool,
     /// Most credits of one transaction.
     most: u32,
-    /// Number of openings and aborts.
+    /// Number of openings and closings.
     rounds: Mutex<u64>,
     moved: Condvar,
 }
@@ -49,8 +49,8 @@ pub(crate) enum Join {
     Full,
     /// A commit has locked it.
     Locked,
-    /// The journal is aborted.
-    Aborted,
+    /// The journal is closed or aborted.
+    Closed,
 }
 
 /// The credits of a word.
@@ -80,8 +80,8 @@ impl TransactionState {
         // writing. A load first would fetch the line twice.
         let mut word = 0;
         loop {
-            if word & ABORTED != 0 {
-                return Join::Aborted;
+            if word & CLOSED != 0 {
+                return Join::Closed;
             }
             if word & LOCKED != 0 {
                 return Join::Locked;
@@ -99,12 +99,12 @@ impl TransactionState {
     }
 
     /// Joins, after any commit that has locked the transaction. Calls `when_full`, which must
-    /// request a commit, if there are too few credits. `None`: the journal is aborted.
+    /// request a commit, if there are too few credits. `None`: the journal is closed.
     #[inline]
     pub(crate) fn join_or_wait(&self, wanted: u32, when_full: impl Fn()) -> Option<usize> {
         match self.join(wanted) {
             Join::Joined(before) => Some(before),
-            Join::Aborted => None,
+            Join::Closed => None,
             Join::Full | Join::Locked => self.join_next(wanted, when_full),
         }
     }
@@ -115,7 +115,7 @@ impl TransactionState {
             let round = *self.rounds.lock();
             match self.join(wanted) {
                 Join::Joined(before) => return Some(before),
-                Join::Aborted => return None,
+                Join::Closed => return None,
                 Join::Full => when_full(),
                 Join::Locked => {}
             }
@@ -176,16 +176,21 @@ impl TransactionState {
 
     /// Opens the next transaction.
     pub(crate) fn open(&self) {
-        // Release: partner of `join`. There is no handle, and none joins: only ABORTED may change.
-        self.word.0.fetch_and(ABORTED, Release);
+        // Release: partner of `join`. There is no handle, and none joins: only CLOSED may change.
+        self.word.0.fetch_and(CLOSED, Release);
         self.wake();
     }
 
     /// Lets no handle join any more. Those that have joined go on.
     pub(crate) fn close(&self) {
-        self.word.0.fetch_or(ABORTED, Relaxed);
-        self.is_aborted.store(true, Relaxed);
+        self.word.0.fetch_or(CLOSED, Relaxed);
         self.wake();
+    }
+
+    /// Closes it for good: what has joined is not committed.
+    pub(crate) fn abort(&self) {
+        self.is_aborted.store(true, Relaxed);
+        self.close();
     }
 
     fn wake(&self) {
@@ -280,6 +285,25 @@ mod models {
     }
 
     #[test]
+    fn a_commit_after_closing_has_every_handle_that_joined() {
+        model(|| {
+            let running = Running::new(8);
+            let other = Arc::clone(&running);
+            let other = thread::spawn(move || {
+                let joined = other.transaction.join_or_wait(1, || ()).is_some();
+                if joined {
+                    other.handles[0].fetch_add(1, Relaxed);
+                    other.transaction.leave(0);
+                }
+                u32::from(joined)
+            });
+            running.transaction.close();
+            let committed = running.commit();
+            assert_eq!(other.join().unwrap(), committed);
+        });
+    }
+
+    #[test]
     fn an_abort_leaves_no_thread_waiting() {
         model(|| {
             let running = Running::new(4);
@@ -290,12 +314,12 @@ mod models {
                 }
             });
             let closer = Arc::clone(&running);
-            let closer = thread::spawn(move || closer.transaction.close());
+            let closer = thread::spawn(move || closer.transaction.abort());
             running.transaction.lock_down();
             running.transaction.open();
             other.join().unwrap();
             closer.join().unwrap();
-            assert_eq!(running.transaction.join(1), Join::Aborted);
+            assert_eq!(running.transaction.join(1), Join::Closed);
         });
     }
 }

@@ -205,3 +205,24 @@ fn commits_are_shared_by_those_who_wait() {
     });
     assert_eq!(*device.1.lock().unwrap(), 2);
 }
+
+#[test]
+fn a_handle_that_starts_while_the_journal_closes_is_committed_or_refused() {
+    for _ in 0..200 {
+        let device = Arc::new(MemoryDevice::from(image()));
+        let (_, journal) = open(device.clone(), 1 << 20);
+        let done = std::thread::scope(|scope| {
+            let adding = scope.spawn(|| {
+                let add = || {
+                    let mut handle = journal.start(1).ok()?;
+                    handle.update(0, |bytes| bytes[0] += 1).ok()?;
+                    Some(handle.stop())
+                };
+                (0..200).take_while(|_| add().is_some()).count()
+            });
+            journal.close().unwrap();
+            adding.join().unwrap()
+        });
+        assert_eq!(device.to_vec()[0] as usize, done);
+    }
+}

@@ -85,13 +85,13 @@ fn a_forgotten_block_is_not_written_and_becomes_free_after_the_commit() {
 }
 
 #[test]
-fn what_handles_change_in_memory_is_put_into_its_block_when_the_transaction_is_taken_over() {
+fn before_commit_writes_changes_made_in_memory_to_their_block_once() {
     let (disk, cache, journal) = journal();
     let newest = Arc::new(AtomicU8::new(0));
     let is_behind = Arc::new(AtomicBool::new(false));
     let (its, behind) = (Arc::clone(&newest), Arc::clone(&is_behind));
-    journal.before_commit(move |last| match behind.swap(false, SeqCst) {
-        true => last.update(3, |bytes| bytes[0] = its.load(SeqCst)),
+    journal.before_commit(move |changes| match behind.swap(false, SeqCst) {
+        true => changes.update(3, |bytes| bytes[0] = its.load(SeqCst)),
         false => Ok(()),
     });
     for first in [1, 51] {
@@ -112,15 +112,15 @@ fn what_handles_change_in_memory_is_put_into_its_block_when_the_transaction_is_t
 }
 
 #[test]
-fn a_block_that_only_a_last_change_changes_is_part_of_the_transaction_and_counted() {
+fn a_block_that_only_before_commit_changes_is_committed_and_counted_as_overdraft() {
     let (disk, _, journal) = journal();
-    journal.before_commit(|last| last.update(5, |bytes| bytes[0] += 1));
+    journal.before_commit(|changes| changes.update(5, |bytes| bytes[0] += 1));
     journal.force_commit().unwrap();
     assert_eq!((disk.memory.to_vec()[5 * BLOCK], journal.overdrafts()), (1, 1));
 }
 
 #[test]
-fn last_changes_that_fail_abort_the_journal() {
+fn a_failed_before_commit_aborts_the_journal() {
     let (disk, _, journal) = journal();
     journal.before_commit(|_| Err(io::Error::other("no memory of it")));
     let mut handle = journal.start(1).unwrap();

@@ -213,3 +213,38 @@ fn a_clean_journal_gives_the_device_as_it_is() {
     assert_eq!((recovered.transactions, recovered.blocks), (0, 0));
     assert_eq!(recovered.device.size(), image.open().size());
 }
+
+#[test]
+fn damaged_journals_are_replayed_or_refused_as_the_kernel_does() {
+    let mut seed = 1u64;
+    let mut random = move |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let kinds = [
+        (PLAIN, "journal_async_commit,data=writeback"),
+        (PLAIN, "journal_checksum"),
+        ("metadata_csum", "journal_async_commit,data=writeback"),
+        ("metadata_csum", "rw"),
+    ];
+    for (features, options) in kinds {
+        let crash = match Crash::new(&["-t", "ext4", "-O", features], options) {
+            Ok(crash) => crash,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        churn(&crash);
+        let image = crash.now();
+        for _ in 0..25 {
+            let (block, at) = (1 + random(400), random(1020) as usize);
+            let damaged = image.patched("damaged", block, at, &[random(256) as u8; 4]);
+            let what = format!("{features}, {options}: byte {at} of block {block}");
+            match damaged.recover() {
+                Ok(_) => {
+                    assert!(damaged.mounts(), "{what}: the kernel refuses it");
+                    assert_same_replay(&damaged, &what, Judges::Kernel);
+                }
+                Err(error) => assert!(!damaged.mounts(), "{what}: the kernel replays it: {error}"),
+            }
+        }
+    }
+}

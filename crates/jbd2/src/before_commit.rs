@@ -1,4 +1,4 @@
-//! The last changes of a transaction, before its commit.
+//! The `before_commit` hook: changes that a commit makes in the transaction that it has locked.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use dentree_bufcache::BufCache;
 use crate::tid::Tid;
 use crate::write_back;
 
-/// Called for each transaction before its commit.
-pub(crate) type Finish = Box<dyn Fn(&mut LastChanges<'_>) -> io::Result<()> + Send + Sync>;
+/// The hook; set by [`Journal::before_commit`](crate::Journal::before_commit).
+pub(crate) type BeforeCommitHook = Box<dyn Fn(&mut BeforeCommit<'_>) -> io::Result<()> + Send + Sync>;
 
-/// Changes blocks of a locked transaction, so that what many handles change in memory is put into
-/// its block once. See [`Journal::before_commit`](crate::Journal::before_commit).
-pub struct LastChanges<'a> {
+/// Changes blocks of a locked transaction: state that handles change in memory goes into its block
+/// once. See [`Journal::before_commit`](crate::Journal::before_commit).
+pub struct BeforeCommit<'a> {
     cache: &'a BufCache,
     tid: Tid,
-    /// Blocks that the transaction had not changed.
+    /// Blocks that the transaction had not changed before.
     blocks: Vec<u64>,
 }
 
-impl<'a> LastChanges<'a> {
+impl<'a> BeforeCommit<'a> {
     pub(crate) fn new(cache: &'a BufCache, tid: Tid) -> Self {
-        LastChanges { cache, tid, blocks: Vec::new() }
+        BeforeCommit { cache, tid, blocks: Vec::new() }
     }
 
     /// Blocks that the transaction had not changed before.
@@ -29,7 +29,7 @@ impl<'a> LastChanges<'a> {
         self.blocks
     }
 
-    /// The transaction.
+    /// The locked transaction.
     pub fn tid(&self) -> Tid {
         self.tid
     }
