@@ -1,5 +1,5 @@
-//! What requests are answered with: the file system, what the kernel knows of it, and how nodes and
-//! entries are shown.
+//! State shared by all requests: the file system and the nodes that the kernel knows; nodes and
+//! entries in the form of replies.
 
 use crate::convert::{NodeIds, Ownership, errno, file_attr, unreadable_attr};
 use crate::known::{Known, NodeId};
@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// As long as the kernel likes. Not `Duration::MAX`: the kernel takes the seconds as a signed
-/// number.
+/// For as long as the kernel likes. Not `Duration::MAX`: the kernel reads the seconds as signed.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// The directory offset of the entry after `.`; 0 is the start.
@@ -23,17 +22,17 @@ const AFTER_DOT: u64 = 1;
 /// The offset after `..`; a file system's cookie `c` is offset `AFTER_DOT_DOT + 1 + c`.
 const AFTER_DOT_DOT: u64 = 2;
 
-/// What others may ask of a running adapter.
+/// State of a running adapter that other threads use.
 pub(crate) struct Shared<F: FileSystem> {
     pub(crate) known: Known<F>,
-    /// Requests that named a node and wanted something of it.
+    /// Requests for a node, so far.
     pub(crate) requests: AtomicU64,
     pub(crate) listener: OnceLock<Listener>,
-    /// For what the kernel is told unasked.
+    /// For notifications to the kernel.
     pub(crate) notifier: OnceLock<Notifier>,
 }
 
-/// Hears of errors.
+/// Is called with each error of the image or its device.
 pub(crate) type Listener = Box<dyn Fn(&Error) + Send + Sync>;
 
 impl<F: FileSystem> Shared<F> {
@@ -42,8 +41,8 @@ impl<F: FileSystem> Shared<F> {
         Shared { known: Known::new(), requests: AtomicU64::new(0), listener, notifier }
     }
 
-    /// What the kernel is told of an error: a number. What is wrong with the image or its device is
-    /// also reported in words to the listener.
+    /// The errno of an error for the kernel. Damage and I/O errors are also reported to the
+    /// listener.
     pub(crate) fn refusal(&self, error: &Error) -> Errno {
         if let Error::Corrupt(_) | Error::Io(_) = error
             && let Some(listener) = self.listener.get()
@@ -53,10 +52,10 @@ impl<F: FileSystem> Shared<F> {
         errno(error)
     }
 
-    /// Has the kernel ask for a node's attributes again. The kernel takes no lock for that which a
-    /// request holds, so threads that answer requests may call it.
+    /// Makes the kernel request a node's attributes again. Threads that answer requests may call
+    /// it: for this notification the kernel takes no lock that a request holds.
     pub(crate) fn forget_attributes(&self, node: NodeId) -> Result<()> {
-        /// No offset: the pages stay.
+        /// No offset: pages stay cached.
         const ATTRIBUTES_ALONE: i64 = -1;
         let Some(notifier) = self.notifier.get() else { return Ok(()) };
         let told = notifier.inval_inode(INodeNo(node.0), ATTRIBUTES_ALONE, 0);
@@ -64,21 +63,26 @@ impl<F: FileSystem> Shared<F> {
     }
 }
 
-/// A running adapter, whatever file system it serves.
+/// A running adapter of any file system.
 pub(crate) trait Running: Send + Sync {
     fn listen(&self, listener: Listener);
     fn known_inodes(&self) -> usize;
+    fn forget_all(&self);
     fn requests(&self) -> u64;
 }
 
 impl<F: FileSystem> Running for Shared<F> {
     fn listen(&self, listener: Listener) {
-        // A second one is not asked for.
+        // Only the first counts.
         let _ = self.listener.set(listener);
     }
 
     fn known_inodes(&self) -> usize {
         self.known.len()
+    }
+
+    fn forget_all(&self) {
+        self.known.forget_all();
     }
 
     fn requests(&self) -> u64 {
@@ -92,16 +96,16 @@ pub(crate) struct Adapter<F: FileSystem> {
     pub(crate) ids: NodeIds,
     pub(crate) shared: Arc<Shared<F>>,
     pub(crate) ownership: Ownership,
-    /// Whether the kernel may answer from what it was told. Not so where fuser filters callers
-    /// (`allow_root`): the kernel would answer everybody.
+    /// Whether the kernel may cache names and attributes. Not where fuser filters callers
+    /// (`allow_root`): the kernel would reply to every user from its cache.
     pub(crate) kernel_caches: bool,
     /// The mount is read-write.
     pub(crate) changes: bool,
-    /// The kernel gathers what programs write.
+    /// The kernel has a write-back cache.
     pub(crate) writes_back: bool,
-    /// It leaves it to us to take setuid and setgid bits away.
+    /// The kernel leaves clearing setuid and setgid bits to us.
     pub(crate) drops_set_id: bool,
-    /// The kernel opens without asking once OPEN was answered with ENOSYS.
+    /// The kernel opens without a request after an OPEN that returned ENOSYS.
     pub(crate) no_open: bool,
     /// As `no_open`, for OPENDIR.
     pub(crate) no_opendir: bool,
@@ -118,9 +122,8 @@ impl<F: FileSystem> Adapter<F> {
         if self.kernel_caches { FOREVER } else { Duration::ZERO }
     }
 
-    /// What LOOKUP asks for. `.` comes for a file handle whose node was forgotten, be it a
-    /// directory's or not; the kernel compares the generation, and turns ENOENT into the program's
-    /// ESTALE.
+    /// The inode of a LOOKUP. `.` is looked up for a file handle whose node was forgotten, of a
+    /// directory or not. The kernel compares the generation, and turns ENOENT into ESTALE.
     pub(crate) fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
         if name == "." {
             self.shared.requests.fetch_add(1, Relaxed);
@@ -129,26 +132,25 @@ impl<F: FileSystem> Adapter<F> {
         self.vfs.lookup(&Identity::Superuser, &self.inode(parent)?, name.as_bytes())
     }
 
-    /// The attributes as GETATTR shows them: under the inode number, which for the root is not its
-    /// node id.
+    /// Attributes for GETATTR: with the inode number, which of the root is not its node id.
     pub(crate) fn attr(&self, inode: &Inode<F>) -> FileAttr {
         file_attr(&inode.attr(), INodeNo(inode.ino().0), self.ownership)
     }
 
-    /// The attributes as an entry carries them: under the node id.
+    /// Attributes of an entry: with the node id.
     pub(crate) fn entry_attr(&self, inode: &Inode<F>) -> FileAttr {
         file_attr(&inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
     }
 
-    /// The generation under which the kernel knows a node. It takes 0 for the root when it mounts,
-    /// and would give the root up for another.
+    /// The generation of a node. For the root it is 0, as the kernel assumes at the mount: it would
+    /// drop the root for another one.
     pub(crate) fn generation(&self, inode: &Inode<F>) -> Generation {
         let is_root = inode.ino() == self.ids.root;
         Generation(if is_root { 0 } else { inode.attr().generation.into() })
     }
 
-    /// Offers `.`, `..` and the entries of `dir` behind `offset` to `add`, which answers whether it
-    /// is full.
+    /// Passes `.`, `..` and the entries of `dir` after `offset` to `add`, until that returns that
+    /// the reply is full.
     pub(crate) fn list(
         &self,
         dir: &Inode<F>,
@@ -162,8 +164,7 @@ impl<F: FileSystem> Adapter<F> {
             return Ok(());
         }
         if offset < AFTER_DOT_DOT {
-            // A directory whose parent cannot be read is still listed; `..` then shows its own
-            // number, which nothing walks by.
+            // A directory whose parent is unreadable is still listed; `..` then has its own number.
             let parent = self.vfs.parent(dir);
             if add(&Listed::DotDot(parent.as_deref().unwrap_or(dir))) {
                 return Ok(());
@@ -178,14 +179,13 @@ impl<F: FileSystem> Adapter<F> {
         })
     }
 
-    /// Adds one entry with its attributes, and counts it as told; answers whether the reply is
-    /// full.
+    /// Adds an entry with its attributes, and counts the lookup. Returns whether the reply is full.
     pub(crate) fn add_plus(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed<'_, F>) -> bool {
         let inode = match listed {
             Listed::Dot(inode) | Listed::DotDot(inode) => {
                 let attr = self.attr(inode);
                 let (offset, ttl) = (listed.offset(), self.time_to_live());
-                // The kernel takes no reference for these two.
+                // The kernel does not count these two.
                 return reply.add(attr.ino, offset, listed.name(), &ttl, &attr, Generation(0));
             }
             Listed::Entry(entry) => self.vfs.inode(entry.ino).map_err(|_| entry),
@@ -199,12 +199,12 @@ impl<F: FileSystem> Adapter<F> {
         };
         let full = reply.add(attr.ino, listed.offset(), listed.name(), &ttl, &attr, generation);
         if !full {
-            self.shared.known.told(NodeId(attr.ino.0), inode.as_ref().ok());
+            self.shared.known.count(NodeId(attr.ino.0), inode.as_ref().ok());
         }
         full
     }
 
-    /// Answers a request for an entry, which counts as told.
+    /// Replies with an entry, and counts the lookup.
     pub(crate) fn send_entry(&self, reply: ReplyEntry, found: Result<Arc<Inode<F>>>) {
         match found {
             Ok(inode) => {
@@ -230,7 +230,7 @@ impl<F: FileSystem> Adapter<F> {
     }
 }
 
-/// What a listing holds.
+/// The contents of a listing.
 pub(crate) enum Listed<'a, F: FileSystem> {
     Dot(&'a Inode<F>),
     DotDot(&'a Inode<F>),
@@ -246,7 +246,7 @@ impl<'a, F: FileSystem> Listed<'a, F> {
         }
     }
 
-    /// What the kernel hands back to go on behind this entry.
+    /// The offset after this entry.
     pub(crate) fn offset(&self) -> u64 {
         match self {
             Listed::Dot(_) => AFTER_DOT,

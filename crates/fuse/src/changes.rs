@@ -1,16 +1,16 @@
 //! Requests that change something, in terms of [`Vfs`](dentree_vfs::Vfs).
 //!
-//! The kernel has checked permissions; what is left to say is the owner of a new inode, and
-//! when a file loses its setuid and setgid bits: asked to do that itself, the kernel would look for
-//! the file's capabilities before each write that it gathers. With the write-back cache it also
-//! knows length and times of open files better than we do, and sends them when it writes.
+//! The kernel checks permissions. Left to us are the owner of a new inode, and clearing setuid and
+//! setgid bits: if the kernel did that, it would read the file's capabilities before each cached
+//! write. With the write-back cache the kernel knows length and times of open files, and sends them
+//! when it writes.
 //!
-//! Whether a setgid bit goes depends on the caller's supplementary groups. FUSE does not tell them:
-//! they are read from `/proc` while the caller waits. (`FUSE_SETXATTR_ACL_KILL_SGID` would tell for
-//! access lists; fuser does not pass it on.) An answer to a write brings no mode and the kernel
-//! keeps the one that it has, so the kernel is told to forget it.
+//! Whether a setgid bit is cleared depends on the caller's supplementary groups. FUSE does not send
+//! them, so they are read from `/proc` while the caller waits. (`FUSE_SETXATTR_ACL_KILL_SGID` would
+//! do for access ACLs; fuser does not pass it on.) The reply to a write has no mode, so the kernel
+//! is notified to drop its cached attributes.
 //!
-//! What is not offered: O_TMPFILE, which fuser has no request for.
+//! O_TMPFILE is not offered: fuser has no request for it.
 
 use crate::adapter::Adapter;
 use crate::convert::{device_numbers, timestamp};
@@ -34,17 +34,15 @@ const XATTR_REPLACE: i32 = 2;
 const ACCESS_LIST: &str = "system.posix_acl_access";
 const SET_ID: u16 = 0o6000;
 
-/// The most that one COPY_FILE_RANGE copies: it must not hold its caller, which cannot be
-/// interrupted, for long.
+/// Most bytes of one COPY_FILE_RANGE, whose caller cannot be interrupted.
 const COPY_MAX: u64 = 64 << 20;
-/// Bytes that it moves at a time.
+/// Bytes per read and write.
 const COPY_STEP: u64 = 1 << 20;
 
-/// How long a full disk may keep a request waiting for the space of files that were removed before
-/// it.
+/// How long a request waits on a full disk for the space of files that were removed before it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What SETATTR may bring.
+/// The arguments of SETATTR.
 pub(crate) struct NewAttr {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
@@ -53,13 +51,13 @@ pub(crate) struct NewAttr {
     pub(crate) atime: Option<TimeOrNow>,
     pub(crate) mtime: Option<TimeOrNow>,
     pub(crate) ctime: Option<SystemTime>,
-    /// It comes for a file that is open.
+    /// The file is open.
     pub(crate) is_of_file: bool,
 }
 
 impl NewAttr {
-    /// The times of content that the kernel has gathered, which it sends for the file that was
-    /// written. Times that a program sets come without one.
+    /// Times of cached writes, which the kernel sends with a file handle. Times that a program sets
+    /// come without one.
     fn written_back(&self) -> Option<(SystemTime, SystemTime)> {
         let NewAttr { mode: None, uid: None, gid: None, size: None, atime: None, .. } = *self else {
             return None;
@@ -71,19 +69,18 @@ impl NewAttr {
     }
 }
 
-/// A caller that the kernel has checked.
+/// A caller whose permissions the kernel has checked.
 fn caller(request: &Request) -> Identity {
     Identity::Checked { uid: request.uid(), gid: request.gid() }
 }
 
-/// Stands for the right to change a program without taking its setuid bit: FUSE tells the caller,
-/// and not their capabilities.
+/// Stands for CAP_FSETID: FUSE sends the caller, not its capabilities.
 fn is_root(request: &Request) -> bool {
     request.uid() == 0
 }
 
-/// The caller with all its groups. A caller that is gone is in none, so that it takes a bit rather
-/// than leaves it.
+/// The caller with all its groups. A caller that has ended has none: a bit is cleared rather than
+/// kept.
 fn member(request: &Request) -> Identity {
     if is_root(request) {
         return Identity::Superuser;
@@ -94,7 +91,7 @@ fn member(request: &Request) -> Identity {
     Identity::User { uid: request.uid(), gid: request.gid(), groups }
 }
 
-/// For changes that make nothing.
+/// For changes without a new inode.
 const CHECKED: Identity = Identity::Checked { uid: 0, gid: 0 };
 
 impl<F: FileSystem> Adapter<F> {
@@ -111,12 +108,13 @@ impl<F: FileSystem> Adapter<F> {
         self.with_space(|| self.vfs.make(&caller, &dir, name.as_bytes(), kind, mode))
     }
 
-    /// Does something that takes space: once more when a file that was removed has given some back.
+    /// Runs an operation that allocates space. Repeats it when the removal of a file has freed
+    /// some.
     fn with_space<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         loop {
-            let before = self.shared.known.departures();
+            let before = self.shared.known.freed();
             match attempt() {
-                Err(Error::NoSpace) if self.shared.known.another_departed(before, PATIENCE) => {}
+                Err(Error::NoSpace) if self.shared.known.wait_for_more_freed(before, PATIENCE) => {}
                 outcome => return outcome,
             }
         }
@@ -183,7 +181,7 @@ impl<F: FileSystem> Adapter<F> {
         Ok(())
     }
 
-    /// The kernel may have it open: it stays until that is forgotten.
+    /// The kernel may have it open: it stays until FORGET.
     fn hold_removed(&self, inode: Arc<Inode<F>>) {
         if inode.is_removed() {
             self.shared.known.hold(self.ids.node(inode.ino()), inode);
@@ -229,8 +227,8 @@ impl<F: FileSystem> Adapter<F> {
         Ok(inode)
     }
 
-    /// The permissions of a file once its content or owner has changed, where they are others than
-    /// before and the kernel leaves that to us.
+    /// The permissions of a file after a change of content or owner, if they differ and the kernel
+    /// leaves that to us.
     fn without_set_id(&self, request: &Request, file: &Inode<F>) -> Option<u16> {
         let before = file.attr();
         if !self.drops_set_id || file.is_dir() || before.permissions & SET_ID == 0 {
@@ -240,8 +238,8 @@ impl<F: FileSystem> Adapter<F> {
         (left != before.permissions).then_some(left)
     }
 
-    /// Before the content changes: no program runs with an identity that another user's content
-    /// would have.
+    /// Before the content changes: no program runs with another user's content under its owner's
+    /// identity.
     fn drop_set_id(&self, request: &Request, file: &Inode<F>) -> Result<()> {
         let Some(permissions) = self.without_set_id(request, file) else { return Ok(()) };
         let left = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
@@ -266,13 +264,12 @@ impl<F: FileSystem> Adapter<F> {
             }
             self.with_space(|| self.vfs.write(&CHECKED, &file, offset, data))?
         };
-        // No more than came with the request, whose length has 32 bits.
+        // At most as long as the request, whose length has 32 bits.
         Ok(written as u32)
     }
 
-    /// Writes what the kernel has gathered, and sends when it likes; the times of the change come
-    /// by themselves, perhaps before. All of it or an error: no caller looks at how many bytes
-    /// there were, and what was left out would be lost without a word.
+    /// Writes cached data that the kernel sends. Its times come by themselves, perhaps before.
+    /// Writes all or fails: no caller reads the count, so a short write would be lost silently.
     fn write_gathered(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         while done < data.len() {
@@ -310,7 +307,7 @@ impl<F: FileSystem> Adapter<F> {
         self.with_space(|| self.vfs.allocate(&CHECKED, &file, offset, len, how))
     }
 
-    /// Copies within the image; the kernel has written back what it knew better.
+    /// Copies within the image. The kernel has written back its cached data.
     pub(crate) fn copy(
         &self,
         request: &Request,
@@ -333,7 +330,7 @@ impl<F: FileSystem> Adapter<F> {
             match step {
                 Ok(0) => break,
                 Ok(written) => done += written as u64,
-                // What was copied was copied; the next call meets the error first.
+                // What is copied stays copied; the next call gets the error first.
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -363,7 +360,7 @@ impl<F: FileSystem> Adapter<F> {
         let inode = self.inode(node)?;
         let mut caller = if name == ACCESS_LIST { member(request) } else { CHECKED };
         if let Identity::User { uid, .. } = &mut caller {
-            // The kernel has found that the caller may do what the owner may.
+            // The kernel has checked that the caller may act as the owner.
             *uid = inode.attr().uid;
         }
         self.with_space(|| self.vfs.setxattr(&caller, &inode, name.as_bytes(), value, how))
@@ -373,10 +370,10 @@ impl<F: FileSystem> Adapter<F> {
         self.vfs.removexattr(&CHECKED, &*self.inode(node)?, name.as_bytes())
     }
 
-    /// What an entry's answer needs, counted as told.
+    /// The parts of a reply with an entry. Counts the lookup.
     pub(crate) fn tell(&self, inode: &Arc<Inode<F>>) -> NodeId {
         let node = self.ids.node(inode.ino());
-        self.shared.known.told(node, Some(inode));
+        self.shared.known.count(node, Some(inode));
         node
     }
 }

@@ -1,21 +1,21 @@
-//! vfs terms in fuser's.
+//! Conversions between types of the vfs and of fuser.
 
 use crate::known::NodeId;
 use dentree_vfs::{Attr, Error, FileType, Ino, Timestamp};
 use fuser::{Errno, FileAttr, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Whose everything shall look to be, whatever the image says: `-o uid=`, `-o gid=`.
+/// The owner and group of all files, instead of the image's: `-o uid=`, `-o gid=`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ownership {
-    /// The owner shown, or `None` for the image's own.
+    /// The owner, or `None` for the image's.
     pub uid: Option<u32>,
-    /// The group shown, or `None` for the image's own.
+    /// The group, or `None` for the image's.
     pub gid: Option<u32>,
 }
 
-/// Node ids are inode numbers, except that FUSE's root is 1. Should a file system use inode 1 for
-/// something else, it takes the number that the root left free: the mapping is its own inverse.
+/// Node ids are inode numbers, except for FUSE's root, 1. A file that has inode number 1 gets the
+/// root's: the mapping is its own inverse.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeIds {
     pub(crate) root: Ino,
@@ -55,8 +55,7 @@ pub(crate) fn file_type(kind: FileType) -> fuser::FileType {
     }
 }
 
-/// The attributes of an inode under the number `shown`: fuser takes the node id of an entry from
-/// it.
+/// Attributes with the number `shown`, from which fuser takes the node id of an entry.
 pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAttr {
     FileAttr {
         ino: shown,
@@ -77,8 +76,8 @@ pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAt
     }
 }
 
-/// What stands in a listing for an inode that cannot be read: its type and nothing else. It goes
-/// out with no time to live, so that a request for the file itself gets the error.
+/// The entry of an unreadable inode in a listing: its type only. Its lifetime is zero, so that a
+/// request for the file gets the error.
 pub(crate) fn unreadable_attr(kind: Option<FileType>, shown: INodeNo) -> FileAttr {
     FileAttr {
         ino: shown,
@@ -106,8 +105,8 @@ fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-/// A time that the kernel sent. Before 1970 fuser takes the nanoseconds, which always count
-/// forwards, away from the seconds; here that is undone.
+/// A time from the kernel. Before 1970 fuser subtracts the nanoseconds, which always count
+/// forwards; this undoes it.
 pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     let parts = |since: Duration| (since.as_secs() as i64, since.subsec_nanos());
     match time.duration_since(UNIX_EPOCH).map(parts) {
@@ -119,13 +118,13 @@ pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
-/// What [`device_number`] packed.
+/// The inverse of [`device_number`].
 pub(crate) fn device_numbers(device: u32) -> (u32, u32) {
     ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00))
 }
 
-/// The 32 bits that FUSE carries: 12 of the major number, 20 of the minor, as `new_encode_dev`
-/// packs them.
+/// Device numbers in 32 bits, 12 of the major and 20 of the minor number, as `new_encode_dev` packs
+/// them.
 fn device_number(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
 }

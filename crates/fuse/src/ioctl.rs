@@ -1,13 +1,13 @@
 //! `ioctl(2)`: the flags of `lsattr` and `chattr`, and trimming.
 //!
-//! The kernel checks that the caller may set flags, and sends FS_IOC_GETFLAGS and the like on
-//! behalf of `file_getattr(2)` and `file_setattr(2)` too. Other commands come as a program gave
-//! them, with as many bytes as the command's number says. FIEMAP and FIBMAP never come: the kernel
-//! answers them by itself, from methods that FUSE does not have.
+//! The kernel checks that the caller may set flags; it sends FS_IOC_GETFLAGS and the like also for
+//! `file_getattr(2)` and `file_setattr(2)`. Other commands come as a program gave them, with as
+//! many bytes as the command's number says. FIEMAP and FIBMAP never come: FUSE has no methods for
+//! them.
 //!
-//! What was written before a file became immutable is its content. The kernel may still have it,
-//! and would be refused: it has to send it first. That waits for other requests, and so, as for
-//! `seek.rs`, is done by no thread that answers them.
+//! Data written before a file became immutable is its content. The kernel may still cache it, and
+//! its write-back would be refused, so it is synced first. That waits for other requests, so a
+//! thread that serves none does it, as in `seek.rs`.
 
 use crate::adapter::{Adapter, Shared};
 use dentree_vfs::{Attr, Error, FileSystem, Identity, Inode, Result};
@@ -26,8 +26,8 @@ const FITRIM: u32 = 0xC018_5879;
 const IMMUTABLE: u32 = 0x10;
 const APPEND_ONLY: u32 = 0x20;
 
-/// Flags of FS_IOC_GETFLAGS, and what `struct fsxattr` calls them: immutable, append-only,
-/// synchronous, no atime, no dump, project, direct access.
+/// Flags of FS_IOC_GETFLAGS, and those of `struct fsxattr`: immutable, append-only, synchronous, no
+/// atime, no dump, project, direct access.
 const XFLAGS: [(u32, u32); 7] = [
     (IMMUTABLE, 0x8),
     (APPEND_ONLY, 0x10),
@@ -38,7 +38,8 @@ const XFLAGS: [(u32, u32); 7] = [
     (0x200_0000, 0x8000),
 ];
 
-/// `struct fsxattr`, as bytes: flags, extent size, extents, project, and more that ext4 has not.
+/// `struct fsxattr` as bytes: flags, extent size, extents, project, and fields that ext4 does not
+/// have.
 const FSXATTR_LEN: usize = 28;
 const PROJECT_AT: usize = 12;
 
@@ -46,7 +47,7 @@ fn xflags_of(flags: u32) -> u32 {
     XFLAGS.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, xflag)| xflag).sum()
 }
 
-/// The flags that an inode with `attr` is to have, as the bytes of a command say.
+/// The new flags of an inode with `attr`, from the bytes of a command.
 fn wanted(command: u32, bytes: &[u8], attr: &Attr) -> Result<u32> {
     let word = |at: usize| {
         let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
@@ -66,7 +67,7 @@ fn wanted(command: u32, bytes: &[u8], attr: &Attr) -> Result<u32> {
     Ok(attr.flags & !both | set)
 }
 
-/// A word of 64 bits of those that came with a command.
+/// A 64-bit word of a command's bytes.
 fn long(bytes: &[u8], number: usize) -> Result<u64> {
     let (words, _) = bytes.as_chunks();
     words.get(number).map(|word| u64::from_ne_bytes(*word)).ok_or(Error::Invalid)
@@ -106,8 +107,8 @@ impl<F: FileSystem> Adapter<F> {
         }
     }
 
-    /// Trims as `struct fstrim_range` says: from where, how many bytes, and the least run. Returns
-    /// the same with how many bytes were trimmed. Allowed to root and to the user that mounts.
+    /// Trims a `struct fstrim_range`: start, length, shortest run. Returns it with the number of
+    /// trimmed bytes. For root and the user that mounts.
     fn trim(&self, request: &Request, range: &[u8]) -> Result<Vec<u8>> {
         if request.uid() != 0 && request.uid() != rustix::process::geteuid().as_raw() {
             return Err(Error::NotPermitted);
@@ -132,7 +133,7 @@ impl<F: FileSystem> Adapter<F> {
             let set = sent.and_then(|()| vfs.set_flags(&Identity::Superuser, &inode, flags));
             shared.send_control(reply, set);
         };
-        // Where there is no thread, the answer that is dropped with it says that it has failed.
+        // Without a thread, dropping the reply reports the failure.
         let _ = thread::Builder::new().name("flags".into()).spawn(settle);
     }
 }

@@ -1,9 +1,8 @@
 //! Attaching a `/dev/fuse` connection to a directory, and detaching it.
 //!
-//! Root mounts by `mount(2)`; everybody else through `fusermount3`, which is setuid root and hands
-//! the connection over a socket. fuser can do both, but at the end of a session it unmounts
-//! whatever is mounted at the path by then, also where the session ended because another program
-//! had unmounted it; and it names no subtype.
+//! Root mounts by `mount(2)`; other users through `fusermount3`, which is setuid root and sends the
+//! connection over a socket. fuser can do both, but at the end of a session it unmounts whatever is
+//! mounted at the path then, also after another program unmounted it; and it sets no subtype.
 
 use crate::options::{MountError, Options, Visibility};
 use dentree_sync::Mutex;
@@ -23,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const DEVICE: &str = "/dev/fuse";
-/// Newest first; libfuse 2 calls it without the 3.
+/// Newest first; libfuse 2 has no 3 in the name.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// Whether the kernel lets anything be changed.
+/// Whether changes are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MountAccess {
     ReadOnly,
@@ -36,15 +35,15 @@ pub(crate) enum MountAccess {
 /// A mounted connection.
 pub(crate) struct Attached {
     path: PathBuf,
-    /// Our own handle of the connection, to see whether the mount is still there.
+    /// A second handle of the connection, to see whether the mount is still there.
     connection: OwnedFd,
-    /// The helper that mounted, where it was not `mount(2)`.
+    /// The helper that mounted, unless `mount(2)` did.
     helper: Option<&'static str>,
     detached: Mutex<bool>,
 }
 
 impl Attached {
-    /// Mounts at `path` and answers the connection to serve.
+    /// Mounts at `path` and returns the connection to serve.
     pub(crate) fn new(
         path: &Path,
         options: &Options,
@@ -53,7 +52,7 @@ impl Attached {
         let path = check(path, options)?;
         let (connection, helper) = if rustix::process::geteuid().is_root() {
             match mount_directly(&path, options, access) {
-                // Root of a container without CAP_SYS_ADMIN: the helper will say what is wrong.
+                // Root of a container without CAP_SYS_ADMIN: the helper reports what is wrong.
                 Err(MountError::Refused(error)) if error.kind() == ErrorKind::PermissionDenied => {
                     mount_by_helper(&path, options, access)?
                 }
@@ -66,8 +65,8 @@ impl Attached {
         Ok((Attached { path, connection: ours, helper, detached: Mutex::new(false) }, connection))
     }
 
-    /// Takes the mount out of the name space. Programs may go on using open files, and
-    /// the session ends with the last of them. Does nothing where it is unmounted already.
+    /// Unmounts lazily. Programs keep using open files, and the session ends with the last. Does
+    /// nothing if it is unmounted.
     pub(crate) fn detach(&self) -> io::Result<()> {
         let mut detached = self.detached.lock();
         if *detached || self.is_disconnected() {
@@ -90,7 +89,7 @@ impl Attached {
         Ok(())
     }
 
-    /// The kernel has ended the connection: the last trace of the mount is gone.
+    /// The kernel has ended the connection.
     pub(crate) fn is_disconnected(&self) -> bool {
         let mut fds = [PollFd::new(&self.connection, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -98,7 +97,7 @@ impl Attached {
     }
 }
 
-/// Takes the mount at `path` away, as umount(8) does; fails where files of it are open.
+/// Unmounts `path` as umount(8) does; fails if files of it are open.
 pub fn unmount(path: &Path) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(rustix::mount::unmount(path, UnmountFlags::NOFOLLOW)?);
@@ -113,12 +112,12 @@ pub fn unmount(path: &Path) -> io::Result<()> {
     Err(io::Error::other("fusermount3 is not installed"))
 }
 
-/// The mount point's absolute path, if something can be mounted there.
+/// The absolute path of the mount point, if something can be mounted there.
 fn check(path: &Path, options: &Options) -> Result<PathBuf, MountError> {
     let problem = |what: &str| MountError::MountPoint { path: path.to_owned(), what: what.to_owned() };
     let absolute = fs::canonicalize(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => problem("does not exist; create it with mkdir"),
-        // What a FUSE mount answers whose server is gone.
+        // Returned by a FUSE mount whose server is gone.
         ErrorKind::NotConnected => {
             problem("holds a mount whose server has ended; run `fusermount3 -u` on it")
         }
@@ -176,7 +175,7 @@ fn mount_by_helper(
     }
     for helper in HELPERS {
         let (ours, theirs) = UnixStream::pair().map_err(MountError::Refused)?;
-        // The socket goes as the helper's standard input: that needs no close-on-exec juggling.
+        // The socket is the helper's standard input: no close-on-exec to undo.
         let child = Command::new(helper)
             .arg("-o")
             .arg(helper_options(options, access))
@@ -222,7 +221,7 @@ fn helper_options(options: &Options, access: MountAccess) -> OsString {
     OsString::from_vec(list)
 }
 
-/// The connection that the helper sends, or `None` where it ended without one.
+/// The connection from the helper, or `None` if it ended without one.
 fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

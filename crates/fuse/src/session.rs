@@ -1,4 +1,4 @@
-//! A mount from its beginning to its end.
+//! A mount, from mount(2) to its end.
 
 use crate::adapter::{Adapter, Running, Shared};
 use crate::convert::NodeIds;
@@ -12,21 +12,20 @@ use std::sync::Arc;
 
 /// A mounted file system that is ready to be served. Dropping it unmounts.
 pub struct Session<F: FileSystem> {
-    // Declared first, so dropped first: unmounted before the connection closes.
+    // Declared first, so dropped first: unmounts before the connection closes.
     mounted: UnmountOnDrop,
-    /// `None` where it was unmounted before the first of them.
+    /// `None` if it was unmounted before the first request.
     requests: Option<fuser::Session<Adapter<F>>>,
 }
 
-/// Ends a session and tells about it, from any thread.
+/// Unmounts a session or reports its state, from any thread.
 #[derive(Clone)]
 pub struct Handle {
     attached: Arc<Attached>,
     shared: Arc<dyn Running>,
 }
 
-/// However a session ends and whatever holds handles of it, no mount stays behind that no process
-/// serves.
+/// No mount outlives its server, whatever holds handles.
 struct UnmountOnDrop(Handle);
 
 impl Drop for UnmountOnDrop {
@@ -36,9 +35,8 @@ impl Drop for UnmountOnDrop {
     }
 }
 
-/// Mounts `vfs` at the directory `dir`. When this returns, the mount is in place: programs that
-/// enter it wait for [`Session::serve`]; or it is gone again, where it has been unmounted
-/// meanwhile, and there is nothing to serve.
+/// Mounts `vfs` at the directory `dir`. On return the mount is in place, and programs that enter it
+/// wait for [`Session::serve`]; or it is unmounted again already.
 pub fn mount<F: FileSystem>(
     vfs: Arc<Vfs<F>>,
     dir: &Path,
@@ -64,67 +62,68 @@ pub fn mount<F: FileSystem>(
 
     let mut config = fuser::Config::default();
     config.n_threads = Some(options.threads.get());
-    // One queue for each thread, where an ordinary user may open the device a second time.
+    // One queue per thread, where the user may open the device a second time.
     config.clone_fd = File::options().read(true).write(true).open("/dev/fuse").is_ok();
     let acl = match options.visibility {
-        // The kernel keeps others out by itself; what it writes back on its own account comes as
-        // root.
+        // The kernel refuses other users by itself; its own write-back comes as root.
         Visibility::Owner => fuser::SessionACL::All,
         Visibility::OwnerAndRoot => fuser::SessionACL::RootAndOwner,
         Visibility::Everyone => fuser::SessionACL::All,
     };
     let requests = match fuser::Session::from_fd(adapter, connection, acl, config) {
         Ok(requests) => Some(requests),
-        // An unmount need not wait until kernel and server have agreed.
+        // An unmount does not wait for the handshake.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
         Err(error) => return Err(MountError::Protocol(error)),
     };
     if let Some(requests) = &requests {
-        // It is the first.
+        // The first and only one.
         let _ = notified.notifier.set(requests.notifier());
     }
     Ok(Session { mounted, requests })
 }
 
 impl<F: FileSystem> Session<F> {
-    /// For ending the session from elsewhere.
+    /// A handle to unmount from elsewhere.
     pub fn handle(&self) -> Handle {
         self.mounted.0.clone()
     }
 
-    /// Has `listener` told of each answer that says that the image is damaged ([`Error::Corrupt`])
-    /// or its device fails ([`Error::Io`]): the program that asked gets no more than a number. It
-    /// is called by the threads that answer, before the answer.
+    /// Sets the `listener` of errors that say that the image is damaged ([`Error::Corrupt`]) or
+    /// that its device fails ([`Error::Io`]): the program that made the request gets an errno only.
+    /// The threads that reply call it, before the reply.
     pub fn listen(&self, listener: impl Fn(&Error) + Send + Sync + 'static) {
         self.mounted.0.shared.listen(Box::new(listener));
     }
 
-    /// Answers requests until the mount is gone.
+    /// Serves requests until the mount is gone.
     pub fn serve(self) -> io::Result<()> {
-        let Session { mounted: _until_the_end, requests } = self;
-        requests.map_or(Ok(()), fuser::Session::run)
+        let Session { mounted: until_the_end, requests } = self;
+        let served = requests.map_or(Ok(()), fuser::Session::run);
+        // Handles may live on while the caller closes the file system: free unlinked files first.
+        until_the_end.0.shared.forget_all();
+        served
     }
 }
 
 impl Handle {
-    /// Takes the mount out of the name space, and so ends the session as soon as no program uses a
-    /// file of it. Does nothing where it is unmounted already.
+    /// Unmounts. The session ends when no program uses a file of it. Does nothing if it is
+    /// unmounted.
     pub fn unmount(&self) -> io::Result<()> {
         self.attached.detach()
     }
 
-    /// Whether there may still be requests: mounted, or unmounted while files are open.
+    /// Whether requests may come: mounted, or unmounted with open files.
     pub fn is_alive(&self) -> bool {
         !self.attached.is_disconnected()
     }
 
-    /// How many inodes the kernel knows at the moment; the root is one of them.
+    /// Number of inodes that the kernel knows, the root among them.
     pub fn known_inodes(&self) -> usize {
         self.shared.known_inodes()
     }
 
-    /// How many requests for something were answered so far; what the kernel answers by itself is
-    /// not among them.
+    /// Number of requests for a node. What the kernel has cached needs none.
     pub fn requests(&self) -> u64 {
         self.shared.requests()
     }
