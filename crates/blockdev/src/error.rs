@@ -67,6 +67,12 @@ pub enum Error {
         /// What is wrong, and where.
         problem: String,
     },
+    /// No partition can be added.
+    #[error("no partition can be added: {problem}")]
+    NotAppended {
+        /// Why not.
+        problem: String,
+    },
     /// What is here begins as a format that is not read.
     #[error("this is {format}")]
     Foreign {

@@ -164,6 +164,16 @@ impl FileDevice {
         self.ring.get_or_init(start).as_ref()
     }
 
+    /// Makes a file longer or shorter. Added bytes are zeros.
+    ///
+    /// # Errors
+    /// A block device, or a device opened read-only.
+    pub fn set_size(&mut self, size: u64) -> io::Result<()> {
+        self.file.set_len(size)?;
+        self.size = size;
+        Ok(())
+    }
+
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path

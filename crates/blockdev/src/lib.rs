@@ -31,6 +31,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+#[cfg(feature = "partitions")]
+mod append;
 mod error;
 mod fault;
 mod file;
@@ -59,8 +61,11 @@ use std::sync::Arc;
 #[cfg(not(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom))))]
 use no_ring as ring;
 #[cfg(not(feature = "partitions"))]
+use no_table as append;
+#[cfg(not(feature = "partitions"))]
 use no_table as table;
 
+pub use append::{append_partition, end_of_partitions};
 pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice, Queue};
@@ -69,7 +74,7 @@ pub use listing::{Listing, Partition};
 pub use lock_holder::{Holder, writer_of};
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
-pub use partition::{Choice, foreign, locate};
+pub use partition::{Choice, content, foreign, locate, open_partition};
 pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors};
 pub use slice::Slice;
 pub use slow::SlowDevice;
@@ -162,7 +167,9 @@ pub struct Transfers {
     pub requests: u64,
     /// Bytes that came.
     pub fetched_bytes: u64,
-    /// Those of them that were read, in units of the device.
+    /// Bytes that came from a cache on disk instead.
+    pub cached_bytes: u64,
+    /// Those of both that were read, in units of the device.
     pub used_bytes: u64,
 }
 

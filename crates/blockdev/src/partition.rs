@@ -34,14 +34,9 @@ pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Err
             Slice::new(device, start, size.saturating_sub(start))
         }
         Choice::Partition(number) => {
-            let all = partitions(&*device)?;
-            match all.iter().find(|partition| partition.number == number) {
-                Some(partition) => {
-                    refuse_foreign(&*device, partition.start)?;
-                    open(device, partition)
-                }
-                None => Err(Error::NoSuchPartition { number, found: listing(&*device, all)? }),
-            }
+            let part = open_partition(device.clone(), number)?;
+            refuse_foreign(&*device, part.start())?;
+            Ok(part)
         }
         Choice::Auto if is_ext(&*device, 0)? => Slice::new(device, 0, size),
         Choice::Auto => {
@@ -62,6 +57,36 @@ pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Err
             }
         }
     }
+}
+
+/// Opens a partition, whatever it holds.
+///
+/// # Errors
+/// [`Error::NoSuchPartition`], and those of [`partitions`].
+pub fn open_partition(device: Arc<dyn BlockDevice>, number: u32) -> Result<Slice, Error> {
+    let all = partitions(&*device)?;
+    match all.iter().find(|partition| partition.number == number) {
+        Some(partition) => open(device, partition),
+        None => Err(Error::NoSuchPartition { number, found: listing(&*device, all)? }),
+    }
+}
+
+/// What [`content`] calls a partition table.
+pub(crate) const TABLE: &str = "a partition table";
+
+/// What a device holds that a new file system would destroy; `None` where nothing is recognised.
+///
+/// # Errors
+/// [`Error::Read`].
+pub fn content(device: &dyn BlockDevice) -> Result<Option<&'static str>, Error> {
+    if is_ext(device, 0)? {
+        return Ok(Some("an ext2, ext3 or ext4 file system"));
+    }
+    if let Some(format) = recognise(device, 0).map_err(Error::Read)? {
+        return Ok(Some(format.name));
+    }
+    // A damaged table is one, too.
+    Ok(partitions(device).map_or(true, |found| !found.is_empty()).then_some(TABLE))
 }
 
 /// Partitions with the format of what they hold.

@@ -13,11 +13,11 @@ use gpt::mbr::PartRecord;
 use crate::listing::Partition;
 use crate::{BlockDevice, Error};
 
-const SECTOR: u64 = 512;
-const PROTECTIVE: u8 = 0xEE;
+pub(crate) const SECTOR: u64 = 512;
+pub(crate) const PROTECTIVE: u8 = 0xEE;
 const EXTENDED: [u8; 3] = [0x05, 0x0F, 0x85];
 /// Linux's limit of partitions per disk. Bounds the work for a hostile chain or table.
-const MAX_PARTITIONS: usize = 256;
+pub(crate) const MAX_PARTITIONS: usize = 256;
 
 /// The partitions of a device in the order of their tables; empty without a table.
 ///
@@ -163,13 +163,17 @@ fn gpt_entries(
 }
 
 /// A device from `base` on, with a position.
-struct View<'a> {
-    device: &'a dyn BlockDevice,
-    base: u64,
-    position: u64,
+pub(crate) struct View<'a> {
+    pub(crate) device: &'a dyn BlockDevice,
+    pub(crate) base: u64,
+    pub(crate) position: u64,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    pub(crate) fn new(device: &'a dyn BlockDevice) -> View<'a> {
+        View { device, base: 0, position: 0 }
+    }
+
     fn len(&self) -> u64 {
         self.device.size().saturating_sub(self.base)
     }

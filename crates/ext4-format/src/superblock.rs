@@ -210,6 +210,16 @@ pub struct Superblock {
     pub mount_count: u16,
     /// Mounts between checks; 0 or less for never.
     pub max_mount_count: i16,
+    /// Seconds between checks; 0 for never.
+    pub check_interval: u32,
+    /// The user that may take reserved blocks.
+    pub reserved_uid: u16,
+    /// The group that may take reserved blocks.
+    pub reserved_gid: u16,
+    /// Blocks that RAID puts on one disk before it goes on to the next; 0 if unknown.
+    pub raid_stride: u16,
+    /// Blocks of a whole stripe of RAID; 0 if unknown.
+    pub raid_stripe_width: u32,
     /// Kilobytes ever written.
     pub kbytes_written: u64,
     /// The number of errors recorded by the kernel.
@@ -555,6 +565,11 @@ fn build(raw: &RawSuperblock, geometry: Geometry) -> Superblock {
         lastcheck: time(raw.s_lastcheck, raw.s_lastcheck_hi),
         mount_count: raw.s_mnt_count.get(),
         max_mount_count: raw.s_max_mnt_count.get().cast_signed(),
+        check_interval: raw.s_checkinterval.get(),
+        reserved_uid: raw.s_def_resuid.get(),
+        reserved_gid: raw.s_def_resgid.get(),
+        raid_stride: raw.s_raid_stride.get(),
+        raid_stripe_width: raw.s_raid_stripe_width.get(),
         kbytes_written: raw.s_kbytes_written.get(),
         error_count: raw.s_error_count.get(),
         first_error_time: time(raw.s_first_error_time, raw.s_first_error_time_hi),

@@ -57,6 +57,7 @@ mod map;
 pub mod mkfs;
 mod open;
 mod read_ahead;
+mod resize;
 mod statfs;
 mod tune;
 mod txn;
@@ -72,6 +73,7 @@ pub use error::{Error, Place, Result, Structure};
 pub use inode::Node;
 pub use open::{Notice, Options};
 pub use read_ahead::DxReadAhead;
+pub use resize::{Size, enlarged, grow};
 pub use tune::{Tune, tune};
 pub use txn::Clock;
 

@@ -333,10 +333,21 @@ fn resize2fs_grows_it_into_the_reserved_descriptor_blocks() {
 fn a_device_with_old_content_is_cleaned() {
     for features in ["", "ext3", "^flex_bg,orphan_file"] {
         let image = Image::sparse(0);
-        std::fs::write(image.path(), vec![0xA5; 24 << 20]).unwrap();
+        let mut old = vec![0xA5; 24 << 20];
+        for (at, magic) in [(0, "XFSB"), (4086, "SWAPSPACE2"), (32_769, "CD001"), (65_600, "_BHRfS_M")] {
+            old[at..][..magic.len()].copy_from_slice(magic.as_bytes());
+        }
+        // A member of a Linux RAID of version 1.0.
+        let member = old.len() - (8 << 10);
+        old[member..][..8].copy_from_slice(&[0xFC, 0x4E, 0x2B, 0xA9, 1, 0, 0, 0]);
+        std::fs::write(image.path(), old).unwrap();
         let options = MkfsOptions { reads_as_zeros: false, ..options(features, None) };
         image.make(&options).unwrap();
         check(&image.path(), features);
+        let found =
+            Command::new("wipefs").args(["--noheadings", "--output", "TYPE"]).arg(image.path()).output();
+        let found = found.unwrap().stdout;
+        assert_eq!(String::from_utf8_lossy(&found).split_whitespace().count(), 1, "{found:?}");
         let Some(mount) = mount(&image) else { return };
         std::fs::write(mount.path().join("file"), vec![b'x'; 3_000_000]).unwrap();
         drop(mount);

@@ -52,6 +52,11 @@ impl Superblock {
             lastcheck: never,
             mount_count: 0,
             max_mount_count: -1,
+            check_interval: 0,
+            reserved_uid: 0,
+            reserved_gid: 0,
+            raid_stride: 0,
+            raid_stripe_width: 0,
             kbytes_written: 0,
             error_count: 0,
             first_error_time: never,
@@ -188,6 +193,11 @@ impl Superblock {
         raw.s_errors.set(self.errors);
         raw.s_mnt_count.set(self.mount_count);
         raw.s_max_mnt_count.set(self.max_mount_count.cast_unsigned());
+        raw.s_checkinterval.set(self.check_interval);
+        raw.s_def_resuid.set(self.reserved_uid);
+        raw.s_def_resgid.set(self.reserved_gid);
+        raw.s_raid_stride.set(self.raid_stride);
+        raw.s_raid_stripe_width.set(self.raid_stripe_width);
         raw.s_kbytes_written.set(self.kbytes_written);
         set_time(self.mkfs_time, &mut raw.s_mkfs_time, &mut raw.s_mkfs_time_hi);
         set_time(self.mount_time, &mut raw.s_mtime, &mut raw.s_mtime_hi);
@@ -288,8 +298,8 @@ mod tests {
     fn bytes_without_a_field_are_kept() {
         let mut bytes = [0xAA; SUPERBLOCK_SIZE];
         filled().encode(&mut bytes);
-        // s_checkinterval, s_raid_stride and s_reserved.
-        assert_eq!((bytes[0x44], bytes[0x164], bytes[0x300]), (0xAA, 0xAA, 0xAA));
+        // s_minor_rev_level, s_mmp_interval and s_reserved.
+        assert_eq!((bytes[0x3E], bytes[0x166], bytes[0x300]), (0xAA, 0xAA, 0xAA));
         assert_eq!(Superblock::parse(&bytes).map(|sb| sb.volume_name), Ok(b"lab".to_vec()));
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat, Superblock};
-use dentree_jbd2::{LastChanges, Tid};
+use dentree_jbd2::{BeforeCommit, Tid};
 use dentree_sync::lockstat::{Class, NamedMutex, NamedMutexGuard};
 use dentree_sync::{Mutex, MutexGuard};
 use std::io;
@@ -124,13 +124,13 @@ impl Groups {
     }
 
     /// Writes descriptors changed since their last write to their blocks. For the commit.
-    pub(crate) fn write_dirty(&self, last: &mut LastChanges<'_>) -> io::Result<()> {
+    pub(crate) fn write_dirty(&self, changes: &mut BeforeCommit<'_>) -> io::Result<()> {
         let changed = std::mem::take(&mut *self.changed());
         for group in changed {
             let mut state = self.lock(group);
             if std::mem::take(&mut state.is_dirty) {
                 let (block, within) = state.place;
-                last.update(block.0, |bytes| self.encode(bytes, within, group, &state.desc))?;
+                changes.update(block.0, |bytes| self.encode(bytes, within, group, &state.desc))?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! System blocks: those of metadata with a fixed place.
 
 use crate::{Ext4, Result, Structure};
-use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat, Problem};
+use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat, Problem, Superblock};
 use std::ops::Range;
 
 /// Superblocks, descriptors, bitmaps, inode tables and the journal, as ascending disjoint ranges.
@@ -19,16 +19,7 @@ impl SystemBlocks {
         ranges.extend(journal.iter().map(|&(start, len)| start..start + len));
         for (group, desc) in (0..sb.groups).map(GroupNumber).zip(descs) {
             let start = sb.group_start(group).0;
-            let copies = u64::from(sb.group_has_superblock(group));
-            let behind = copies * descriptor_blocks(fs);
-            ranges.push(start..start + copies + behind);
-            let within = group.0 % sb.descs_per_block();
-            let is_meta =
-                sb.incompat.has(Incompat::META_BG) && group.0 / sb.descs_per_block() >= sb.first_meta_bg;
-            // The descriptors of a meta block group are in its first, second and last group.
-            if is_meta && (within <= 1 || within == sb.descs_per_block() - 1) {
-                ranges.push(start + copies..start + copies + 1);
-            }
+            ranges.push(start..start + copies_in(sb, group));
             ranges.push(desc.block_bitmap.0..desc.block_bitmap.0 + 1);
             ranges.push(desc.inode_bitmap.0..desc.inode_bitmap.0 + 1);
             ranges.push(desc.inode_table.0..desc.inode_table.0 + sb.inode_table_blocks());
@@ -60,9 +51,30 @@ impl SystemBlocks {
     }
 }
 
-/// Blocks of descriptors, used and reserved, after a group's superblock.
-fn descriptor_blocks(fs: &Ext4) -> u64 {
-    let sb = &fs.sb;
+/// The blocks at the start of a group: a superblock, descriptors, those reserved for more.
+pub(crate) fn copies_in(sb: &Superblock, group: GroupNumber) -> u64 {
+    let superblock = u64::from(sb.group_has_superblock(group));
+    if is_in_meta_group(sb, group) {
+        superblock + u64::from(has_meta_descriptors(sb, group))
+    } else {
+        superblock * (1 + descriptor_blocks(sb))
+    }
+}
+
+/// Whether a group has the descriptors of its meta block group, as its first, second and last group
+/// have.
+fn has_meta_descriptors(sb: &Superblock, group: GroupNumber) -> bool {
+    let within = group.0 % sb.descs_per_block();
+    is_in_meta_group(sb, group) && (within <= 1 || within == sb.descs_per_block() - 1)
+}
+
+/// Whether a group's descriptor is in its meta block group.
+pub(crate) fn is_in_meta_group(sb: &Superblock, group: GroupNumber) -> bool {
+    sb.incompat.has(Incompat::META_BG) && group.0 / sb.descs_per_block() >= sb.first_meta_bg
+}
+
+/// Blocks of descriptors, used and reserved, after a superblock.
+fn descriptor_blocks(sb: &Superblock) -> u64 {
     let all = if sb.incompat.has(Incompat::META_BG) {
         sb.first_meta_bg.min(sb.desc_blocks())
     } else {

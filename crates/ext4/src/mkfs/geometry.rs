@@ -7,7 +7,7 @@ use dentree_ext4_format::{BlockSize, Compat, GroupNumber, Incompat, Superblock};
 /// orphan file.
 const LEAST_INODES: u64 = 16;
 /// mke2fs, too, drops a last group with fewer blocks besides its metadata.
-const LEAST_DATA: u64 = 50;
+pub(crate) const LEAST_DATA: u64 = 50;
 /// `user_xattr` and `acl`, as in Debian's `mke2fs.conf`.
 const DEFAULT_MOUNT_OPTS: u32 = 0xC;
 /// The length of the fields after the first 128 bytes of an inode.

@@ -32,6 +32,7 @@ use layout::Layout;
 use std::io;
 
 pub use features::Features;
+pub(crate) use geometry::LEAST_DATA;
 
 /// Options of [`mkfs`]. [`MkfsOptions::new`] gives mke2fs's defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]

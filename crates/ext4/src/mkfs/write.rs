@@ -13,6 +13,10 @@ use std::ops::Range;
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
+/// The first and last bytes that are cleared, in which others look for what marks their formats:
+/// Btrfs 64 KiB from the start, ZFS and RAID within 256 KiB of either end.
+const SIGNATURES: u64 = 512 << 10;
+
 /// Writes all structures, a flush, and then the primary superblock.
 pub(super) fn write(
     device: &dyn BlockDevice,
@@ -22,9 +26,9 @@ pub(super) fn write(
     reads_as_zeros: bool,
 ) -> Result<(), MkfsError> {
     let out = Output { device, log_block_size: sb.block_size.log2(), reads_as_zeros };
-    if !reads_as_zeros {
-        out.zero("the first blocks", 0, SUPERBLOCK_OFFSET + u64::try_from(SUPERBLOCK_SIZE).unwrap_or(1024))?;
-    }
+    let size = device.size();
+    out.zero("the first blocks", 0, SIGNATURES.min(size))?;
+    out.zero("the last blocks", size.saturating_sub(SIGNATURES), size)?;
     let journal: u64 = layout.journal.iter().map(|run| run.end - run.start).sum();
     // With blocks of 1 KiB, block 0 is in no group. Block counts have 32 bits.
     sb.overhead_clusters = sb.first_data_block + u32::try_from(journal).unwrap_or(0);

@@ -10,7 +10,7 @@ use dentree_ext4_format::{
 };
 
 /// `s_state`: unmounted cleanly.
-const STATE_VALID: u16 = 1;
+pub(crate) const STATE_VALID: u16 = 1;
 /// `s_state`: errors were found.
 const STATE_ERROR: u16 = 2;
 
@@ -150,7 +150,10 @@ fn superblock_bytes(device: &dyn BlockDevice) -> Result<[u8; SUPERBLOCK_SIZE]> {
 }
 
 /// Changes the primary superblock on the device.
-fn change_superblock(device: &dyn BlockDevice, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+pub(crate) fn change_superblock(
+    device: &dyn BlockDevice,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<()> {
     let place = Structure::Superblock.at(BlockNumber(0));
     let mut bytes = superblock_bytes(device)?;
     let mut sb = Superblock::parse(&bytes).map_err(|problem| place.corrupt(problem))?;

@@ -61,7 +61,7 @@ impl Writer {
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
         let groups = Arc::new(Groups::new(fs, groups));
         let for_commit = Arc::clone(&groups);
-        journal.before_commit(move |last| for_commit.write_dirty(last));
+        journal.before_commit(move |changes| for_commit.write_dirty(changes));
         Ok(Writer {
             journal,
             clock,
