@@ -27,7 +27,8 @@ impl Exchange {
 
     pub(crate) fn begin(ledger: &Ledger, peer: IpAddr, request: String) -> Self {
         ledger.counters.in_flight.fetch_add(1, Relaxed);
-        let access = Access { peer, time: Zoned::now(), request, status: Self::UNANSWERED, bytes: 0 };
+        let (time, status) = (Zoned::now(), Self::UNANSWERED);
+        let access = Access { peer, user: None, time, request, status, bytes: 0 };
         Exchange { ledger: ledger.clone(), access }
     }
 

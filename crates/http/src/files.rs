@@ -2,18 +2,19 @@
 
 use crate::body::{Body, Part, Pieces, Reserved, Source, Unreadable, first_chunk};
 use crate::conditional::{State, Validators, Verdict};
+use crate::json;
 use crate::listing::{self, View};
 use crate::log::Log;
 use crate::media;
 use crate::range::{self, Wanted};
 use crate::reply::{self, set};
 use crate::site::{Site, WHO};
-use crate::target::Target;
+use crate::target::{Target, encode, form_field};
 use dentree_vfs::{Error, FileSystem, FileType, Inode, Result, Vfs, WalkOptions};
 use hyper::body::Bytes;
 use hyper::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, LAST_MODIFIED,
-    RANGE, VARY,
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, ETAG,
+    HeaderMap, LAST_MODIFIED, RANGE, VARY,
 };
 use hyper::{Response, StatusCode};
 use std::collections::hash_map::RandomState;
@@ -39,6 +40,23 @@ pub(crate) struct Ask {
 pub(crate) enum Found<F: FileSystem> {
     Reply(Box<Response<Body>>),
     Directory(Arc<Inode<F>>),
+}
+
+/// In what form a directory is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Page,
+    Json,
+    Archive,
+}
+
+impl Form {
+    pub(crate) fn of<F: FileSystem>(site: &Site<F>, ask: &Ask) -> Form {
+        if site.archives.is_some() && form_field(&ask.query, "archive").as_deref() == Some(b"tar") {
+            return Form::Archive;
+        }
+        if json::is_wanted(&ask.headers) { Form::Json } else { Form::Page }
+    }
 }
 
 impl<F: FileSystem> Found<F> {
@@ -93,14 +111,28 @@ impl<F: FileSystem> Site<F> {
         if ask.head { without_body(response) } else { response }
     }
 
+    /// A directory's entries as JSON.
+    pub(crate) fn json(self: &Arc<Self>, ask: &Ask, dir: Arc<Inode<F>>, room: Reserved) -> Response<Body> {
+        let listing = Box::new(json::Listing::new(self.clone(), dir, ask.target.path()));
+        let mut response = self.whole(ask, "application/json", listing, room);
+        set(&mut response, VARY, "Accept");
+        response
+    }
+
+    /// A directory with all that is below it; `None` where too many archives are written already.
+    pub(crate) fn archive(&self, ask: &Ask, room: Reserved) -> Option<Response<Body>> {
+        const MEDIA: &str = "application/x-tar";
+        let mut response = match ask.head {
+            true => reply::plain(StatusCode::OK, MEDIA, Body::default()),
+            false => self.whole(ask, MEDIA, self.archives.as_ref()?.start(ask.target.path())?, room),
+        };
+        let name = ask.target.names.last().map_or(self.title.as_bytes(), |name| name);
+        set(&mut response, CONTENT_DISPOSITION, &attachment(name));
+        Some(response)
+    }
+
     /// All of a directory, in another form than its page.
-    pub(crate) fn whole(
-        &self,
-        ask: &Ask,
-        media: &str,
-        mut pieces: Box<dyn Pieces>,
-        room: Reserved,
-    ) -> Response<Body> {
+    fn whole(&self, ask: &Ask, media: &str, mut pieces: Box<dyn Pieces>, room: Reserved) -> Response<Body> {
         let Ok(first) = pieces.next() else { return reply::unreadable() };
         let body = Body::pieces(room.hold(first.unwrap_or_default()), pieces, self.budget.clone());
         let response = reply::plain(StatusCode::OK, media, body);
@@ -203,6 +235,15 @@ impl<F: FileSystem> Site<F> {
         }
         Ok(if ask.head { without_body(response) } else { response })
     }
+}
+
+/// The header by which a browser keeps an archive under a directory's name, for those that know RFC
+/// 8187 and for the rest.
+fn attachment(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    let safe = |c: char| c.is_ascii_alphanumeric() || "-._ ".contains(c);
+    let plain: String = name.chars().map(|c| if safe(c) { c } else { '_' }).collect();
+    format!("attachment; filename=\"{plain}.tar\"; filename*=UTF-8''{}.tar", encode(name.as_bytes()))
 }
 
 /// Sends a client to the directory's own name, on which the links in its page rest.

@@ -177,9 +177,14 @@ pub(crate) fn page<F: FileSystem>(
     let mut html = String::with_capacity(16 << 10);
     top(&mut html, site, target);
     filter(&mut html, &listing, view);
+    html.push_str("<p class=\"ways\">");
     if !target.names.is_empty() {
-        html.push_str("<p><a href=\"../\">↑ Parent directory</a></p>\n");
+        html.push_str("<a href=\"../\">↑ Parent directory</a> ");
     }
+    if site.archives.is_some() {
+        html.push_str("<a href=\"?archive=tar\" rel=\"nofollow\" download>↓ Download as tar</a>");
+    }
+    html.push_str("</p>\n");
     head(&mut html, &listing, view);
     let mut rows: Vec<_> = listing.rows.iter().collect();
     if listing.sort.is_descending {

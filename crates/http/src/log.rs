@@ -19,6 +19,8 @@ pub trait Log: Send + Sync + 'static {
 pub struct Access {
     /// The client.
     pub peer: IpAddr,
+    /// Whose password it had.
+    pub user: Option<String>,
     /// When.
     pub time: Zoned,
     /// The request's first line; empty where it was none.
@@ -31,18 +33,22 @@ pub struct Access {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Access { peer, time, request, status, bytes } = self;
-        write!(f, "{peer} - - [{}] \"", time.strftime("%d/%b/%Y:%H:%M:%S %z"))?;
-        for c in request.chars() {
-            match c {
-                '"' | '\\' => write!(f, "\\{c}")?,
-                ' '..='~' => write!(f, "{c}")?,
-                _ => write!(f, "{}", c.escape_default())?,
-            }
-        }
+        let Access { peer, user, time, request, status, bytes } = self;
+        write!(f, "{peer} - ")?;
+        escaped(f, user.as_deref().unwrap_or("-"))?;
+        write!(f, " [{}] \"", time.strftime("%d/%b/%Y:%H:%M:%S %z"))?;
+        escaped(f, request)?;
         write!(f, "\" {status} ")?;
         if *bytes == 0 { f.write_str("-") } else { write!(f, "{bytes}") }
     }
+}
+
+fn escaped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|c| match c {
+        '"' | '\\' => write!(f, "\\{c}"),
+        ' '..='~' => write!(f, "{c}"),
+        _ => write!(f, "{}", c.escape_default()),
+    })
 }
 
 #[cfg(test)]
@@ -54,6 +60,7 @@ mod tests {
     fn a_request_cannot_forge_a_line() {
         let access = Access {
             peer: Ipv4Addr::LOCALHOST.into(),
+            user: None,
             time: jiff::Timestamp::from_second(971_211_336).unwrap().to_zoned(jiff::tz::TimeZone::UTC),
             request: "GET /\"\n\\ HTTP/1.1".into(),
             status: 200,
@@ -63,6 +70,8 @@ mod tests {
             access.to_string(),
             r#"127.0.0.1 - - [10/Oct/2000:20:55:36 +0000] "GET /\"\n\\ HTTP/1.1" 200 2326"#
         );
+        let named = Access { user: Some("j\n".into()), ..access.clone() };
+        assert!(named.to_string().starts_with(r"127.0.0.1 - j\n [10/"));
         let refused = Access { request: String::new(), status: 400, bytes: 0, ..access };
         assert!(refused.to_string().ends_with("] \"\" 400 -"));
     }

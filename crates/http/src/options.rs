@@ -1,8 +1,13 @@
 //! Where to listen and how much a client may ask for.
 
-use crate::Figure;
+use crate::{Figure, Passwords, Tls};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+
+/// Writes an archive of the directory at a path, which links may lead to. Tells of problems itself;
+/// an error cuts the response off.
+pub type WriteArchive = dyn Fn(&[u8], &mut dyn Write) -> io::Result<()> + Send + Sync;
 
 /// How to serve.
 pub struct Options {
@@ -14,18 +19,28 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// Figures of whatever lies below the file system, told with the server's own.
     pub figures: Box<dyn Fn() -> Vec<Figure> + Send + Sync>,
+    /// Writes what `?archive=tar` gets: a directory with all that is below it.
+    pub archive: Option<Box<WriteArchive>>,
+    /// Admit only users with a password, if `Some`. The figures need none.
+    pub passwords: Option<Passwords>,
+    /// Serve over TLS, if `Some`. The figures are told without it.
+    pub tls: Option<Tls>,
     /// What clients may ask for.
     pub limits: Limits,
 }
 
 impl Options {
-    /// On a free port of 127.0.0.1, without figures, within the default limits.
+    /// On a free port of 127.0.0.1, without figures, archives, passwords and TLS, within the
+    /// default limits.
     pub fn new(title: impl Into<String>) -> Self {
         Options {
             title: title.into(),
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             metrics: None,
             figures: Box::new(Vec::new),
+            archive: None,
+            passwords: None,
+            tls: None,
             limits: Limits::default(),
         }
     }
@@ -51,6 +66,9 @@ pub struct Limits {
     pub buffer_wait: Duration,
     /// Threads that read from the file system.
     pub readers: usize,
+    /// Archives that are written at a time, each by a thread of its own, with memory of its own
+    /// beside `buffers`; more are answered with 503.
+    pub archives: usize,
     /// How long requests may take to finish once the server is stopped.
     pub grace: Duration,
 }
@@ -71,6 +89,7 @@ impl Default for Limits {
             contents: 64 << 20,
             buffer_wait: Duration::from_secs(10),
             readers: 32,
+            archives: 16,
             grace: Duration::from_secs(10),
         }
     }

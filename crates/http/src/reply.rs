@@ -3,7 +3,8 @@
 use crate::body::Body;
 use dentree_vfs::Error;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 
@@ -33,6 +34,14 @@ pub(crate) fn say(status: StatusCode, sentence: &str) -> Response<Body> {
     if status == StatusCode::METHOD_NOT_ALLOWED {
         set(&mut response, ALLOW, "GET, HEAD");
     }
+    response
+}
+
+/// 401: a browser asks for a password to `realm`.
+pub(crate) fn unauthorized(realm: &str) -> Response<Body> {
+    let realm = realm.replace(|c: char| matches!(c, '"' | '\\') || !matches!(c, ' '..='~'), "_");
+    let mut response = say(StatusCode::UNAUTHORIZED, "This needs a name and a password.");
+    set(&mut response, WWW_AUTHENTICATE, &format!("Basic realm=\"{realm}\", charset=\"UTF-8\""));
     response
 }
 

@@ -4,6 +4,7 @@
 //! and its buffers.
 
 use crate::Log;
+use crate::archive::Archives;
 use crate::body::Body;
 use crate::contents::Contents;
 use crate::exchange::{Exchange, Ledger};
@@ -11,6 +12,8 @@ use crate::metrics::Counters;
 use crate::options::{Limits, Options};
 use crate::service::{self, Ends, Figures, Files, Service, Silent};
 use crate::site::Site;
+use crate::stall::Stall;
+use crate::tls::Tls;
 use dentree_vfs::{FileSystem, Vfs};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,6 +27,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
@@ -66,7 +70,7 @@ impl<F: FileSystem> Server<F> {
     ///
     /// Fails where an address cannot be had, or a thread cannot be started.
     pub fn bind(vfs: Arc<Vfs<F>>, options: Options, log: Arc<dyn Log>) -> io::Result<Self> {
-        let Options { title, listen, metrics, figures, limits } = options;
+        let Options { title, listen, metrics, figures, archive, passwords, tls, limits } = options;
         let runtime = Builder::new_multi_thread()
             .max_blocking_threads(limits.readers.max(1))
             .thread_name("http")
@@ -84,10 +88,16 @@ impl<F: FileSystem> Server<F> {
             log: log.clone(),
             budget: service::budget(&limits),
             contents: Contents::new(limits.contents),
+            archives: archive.map(|write| Archives::new(write, limits.archives)),
         });
-        let files =
-            Files { site, ledger: Ledger { counters: counters.clone(), log }, limits: limits.clone() };
+        let files = Files {
+            site,
+            passwords: passwords.map(Arc::new),
+            ledger: Ledger { counters: counters.clone(), log },
+            limits: limits.clone(),
+        };
         let files = Door::open(listen, files, limits.connections, &limits, &stopped)?;
+        let files = Door { tls, ..files };
         let silent = Ledger { counters: Arc::new(Counters::new()), log: Arc::new(Silent) };
         let figures = Figures { vfs, counters, more: figures.into(), ledger: silent };
         let figures = metrics
@@ -132,6 +142,7 @@ struct Door<S> {
     listener: TcpListener,
     address: SocketAddr,
     service: S,
+    tls: Option<Tls>,
     connections: usize,
     limits: Arc<Limits>,
     stopped: watch::Receiver<bool>,
@@ -152,13 +163,14 @@ impl<S: Service> Door<S> {
         let listener = socket.listen(BACKLOG)?;
         let address = listener.local_addr()?;
         let connections = connections.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        Ok(Door { listener, address, service, connections, limits: limits.clone(), stopped: stopped.clone() })
+        let (limits, stopped) = (limits.clone(), stopped.clone());
+        Ok(Door { listener, address, service, tls: None, connections, limits, stopped })
     }
 
     /// Takes connections until the server is stopped, then waits for them; answers how many are
     /// left.
     async fn serve(self) -> usize {
-        let Door { listener, service, connections, limits, mut stopped, .. } = self;
+        let Door { listener, service, tls, connections, limits, mut stopped, .. } = self;
         let room = Arc::new(Semaphore::new(connections));
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -180,6 +192,7 @@ impl<S: Service> Door<S> {
                     let talk = Talk {
                         http: http.clone(),
                         service: service.clone(),
+                        tls: tls.clone(),
                         limits: limits.clone(),
                         stopped: stopped.clone(),
                     };
@@ -210,6 +223,7 @@ async fn end(stopped: &mut watch::Receiver<bool>) {
 struct Talk<S> {
     http: http1::Builder,
     service: S,
+    tls: Option<Tls>,
     limits: Arc<Limits>,
     stopped: watch::Receiver<bool>,
 }
@@ -235,13 +249,30 @@ impl<S: Service> Talk<S> {
         let _ = stream.set_nodelay(true);
         let local = stream.local_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |address| address.ip());
         let ends = Ends { peer, local: local.to_canonical() };
+        let stream = Stall::new(stream, self.limits.write_time);
+        let Some(tls) = &self.tls else { return self.exchange(stream, ends).await };
+        let accepted = tokio::select! {
+            accepted = timeout(self.limits.head_time, tls.accept(stream)) => accepted,
+            () = end(&mut self.stopped) => return,
+        };
+        match accepted {
+            Ok(Ok(stream)) => self.exchange(stream, ends).await,
+            // A client without TLS, or that does not trust the certificate, has not asked yet.
+            Ok(Err(_)) => {}
+            Err(_) => {
+                self.service.ledger().counters.late.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    async fn exchange(mut self, stream: impl AsyncRead + AsyncWrite + Unpin + Send, ends: Ends) {
+        let peer = ends.peer;
         let service = &self.service;
         let answer = service_fn(move |request| {
             let service = service.clone();
             async move { Ok::<Response<Body>, Infallible>(service.answer(ends, request).await) }
         });
-        let io = TokioIo::new(crate::stall::Stall::new(stream, self.limits.write_time));
-        let mut connection = pin!(self.http.serve_connection(io, answer));
+        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), answer));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = end(&mut self.stopped) => {

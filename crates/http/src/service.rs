@@ -3,18 +3,18 @@
 
 use crate::body::{Body, Budget, Reserved};
 use crate::exchange::{Exchange, Ledger};
-use crate::files::{Ask, Found};
-use crate::json;
+use crate::files::{Ask, Form, Found};
 use crate::listing::PAGE_BYTES;
 use crate::log::{Access, Log};
 use crate::metrics::{self, Counters, Figure};
 use crate::options::Limits;
-use crate::reply::{self, set};
+use crate::passwords::Passwords;
+use crate::reply;
 use crate::site::Site;
 use crate::target::Target;
 use dentree_vfs::{FileSystem, Inode, Vfs};
 use hyper::body::Incoming;
-use hyper::header::{HOST, VARY};
+use hyper::header::HOST;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -41,13 +41,19 @@ pub(crate) trait Service: Clone + Send + Sync + 'static {
 /// The files of a file system.
 pub(crate) struct Files<F: FileSystem> {
     pub(crate) site: Arc<Site<F>>,
+    pub(crate) passwords: Option<Arc<Passwords>>,
     pub(crate) ledger: Ledger,
     pub(crate) limits: Arc<Limits>,
 }
 
 impl<F: FileSystem> Clone for Files<F> {
     fn clone(&self) -> Self {
-        Files { site: self.site.clone(), ledger: self.ledger.clone(), limits: self.limits.clone() }
+        Files {
+            site: self.site.clone(),
+            passwords: self.passwords.clone(),
+            ledger: self.ledger.clone(),
+            limits: self.limits.clone(),
+        }
     }
 }
 
@@ -56,7 +62,8 @@ impl<F: FileSystem> Service for Files<F> {
         let line = format!("{} {} {:?}", request.method(), request.uri(), request.version());
         let mut exchange = Exchange::begin(&self.ledger, ends.peer, line);
         let response = match ask(ends, request) {
-            Ok(ask) => self.find(ask).await,
+            Ok(ask) if self.admits(&ask, &mut exchange.access).await => self.find(ask).await,
+            Ok(_) => reply::unauthorized(&self.site.title),
             Err((status, sentence)) => reply::say(status, sentence),
         };
         exchange.access.status = response.status().as_u16();
@@ -69,6 +76,13 @@ impl<F: FileSystem> Service for Files<F> {
 }
 
 impl<F: FileSystem> Files<F> {
+    /// Whether a request may read. The log learns whose it is.
+    async fn admits(&self, ask: &Ask, access: &mut Access) -> bool {
+        let Some(passwords) = &self.passwords else { return true };
+        access.user = Box::pin(passwords.user(&ask.headers)).await;
+        access.user.is_some()
+    }
+
     async fn find(&self, ask: Ask) -> Response<Body> {
         match self.site.at_hand(&ask) {
             Some(response) => response,
@@ -94,18 +108,14 @@ impl<F: FileSystem> Files<F> {
     }
 
     async fn directory(&self, ask: Ask, dir: Arc<Inode<F>>) -> Response<Body> {
-        let as_json = json::is_wanted(&ask.headers);
-        let room = if as_json { Limits::CHUNK } else { PAGE_BYTES };
+        let form = Form::of(&self.site, &ask);
+        let room = if form == Form::Page { PAGE_BYTES } else { Limits::CHUNK };
         let Some(room) = self.room(room).await else { return busy() };
         let site = self.site.clone();
-        let answer = spawn_blocking(move || match as_json {
-            false => site.list(&ask, &dir, room),
-            true => {
-                let listing = json::Listing::new(site.clone(), dir, ask.target.path());
-                let mut response = site.whole(&ask, "application/json", Box::new(listing), room);
-                set(&mut response, VARY, "Accept");
-                response
-            }
+        let answer = spawn_blocking(move || match form {
+            Form::Page => site.list(&ask, &dir, room),
+            Form::Json => site.json(&ask, dir, room),
+            Form::Archive => site.archive(&ask, room).unwrap_or_else(busy),
         });
         answer.await.unwrap_or_else(|_| failed())
     }
@@ -116,7 +126,7 @@ impl<F: FileSystem> Files<F> {
 }
 
 fn busy() -> Response<Body> {
-    reply::say(StatusCode::SERVICE_UNAVAILABLE, "All memory for responses is in use; try again.")
+    reply::say(StatusCode::SERVICE_UNAVAILABLE, "All memory for such responses is in use; try again.")
 }
 
 fn failed() -> Response<Body> {

@@ -1,5 +1,6 @@
 //! A file system on the web.
 
+use crate::archive::Archives;
 use crate::body::Budget;
 use crate::contents::Contents;
 use crate::log::Log;
@@ -19,4 +20,5 @@ pub(crate) struct Site<F: FileSystem> {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) budget: Budget,
     pub(crate) contents: Contents,
+    pub(crate) archives: Option<Archives>,
 }

@@ -29,7 +29,9 @@ fn site() -> Running {
         ("many", Thing::Dir),
     ];
     lines.extend((0..1500).map(|number| (&*format!("many/file-{number:04}").leak(), file(number))));
-    Running::new(MemFs::new(lines))
+    Running::with(MemFs::new(lines), |options| {
+        options.archive = Some(Box::new(|path, to| to.write_all(&path.repeat(100_000))));
+    })
 }
 
 const SHOWN: &str = "[...document.querySelectorAll('tbody tr')].filter(row => row.offsetHeight > 0).length";
@@ -108,6 +110,16 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     browser.type_text("149");
     browser.wait_for_load();
     assert_eq!(browser.evaluate(FIRST), "file-1499");
+    // The link to an archive keeps it under the directory's name.
+    browser.open(&url("/etc/ssh/"));
+    let dir = tempfile::tempdir().unwrap();
+    browser.keep_downloads(dir.path());
+    browser.evaluate("document.querySelector('a[download]').click()");
+    let kept = dir.path().join("ssh.tar");
+    wait_until("downloaded", || {
+        browser.evaluate("0");
+        std::fs::metadata(&kept).is_ok_and(|kept| kept.len() == 900_000)
+    });
     // Without scripts the form does it.
     browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({"value": true}));
     browser.open(&url("/?filter=READ"));

@@ -128,6 +128,13 @@ impl Browser {
         self.wait_for_load();
     }
 
+    /// What is downloaded from now on is kept in a directory.
+    pub fn keep_downloads(&mut self, dir: &std::path::Path) {
+        let session = self.session.take();
+        self.call("Browser.setDownloadBehavior", json!({"behavior": "allow", "downloadPath": dir}));
+        self.session = session;
+    }
+
     /// Types into what has the focus.
     pub fn type_text(&mut self, text: &str) {
         self.loaded = false;
