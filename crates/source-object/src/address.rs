@@ -4,6 +4,7 @@
 //! without a name first, and only where that is denied as the machine's own role: so a public
 //! object costs no question to the metadata service of a cloud that may not be there.
 
+use crate::profile::Profile;
 use crate::{Error, Options};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
@@ -12,6 +13,8 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use std::env;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -52,18 +55,22 @@ pub(crate) fn places(address: &str, options: &Options) -> Result<Vec<Place>, Err
     if path.as_ref().is_empty() {
         return Err(Error::Address { problem: "no object is named".into() });
     }
-    let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let found = cloud.variables.iter().find(is_set);
+    let is_set = |name: &&&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let found = cloud.variables.iter().find(is_set).map(|name| format!("${name}"));
+    let found = found.or_else(|| (cloud.file)());
+    let credentials = match &found {
+        Some(found) => format!("credentials of {found} were used"),
+        None => {
+            let variables =
+                cloud.variables.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ");
+            format!("no credentials were found in {variables}{}; asked anonymously", cloud.also)
+        }
+    };
+    let has_no_metadata = env::var("AWS_EC2_METADATA_DISABLED").is_ok_and(|is| is == "true");
     let logins: &[Login] = match found {
         Some(_) => &[Login::Found],
+        None if has_no_metadata => &[Login::Nobody],
         None => &[Login::Nobody, Login::Machine],
-    };
-    let credentials = match found {
-        Some(variable) => format!("credentials of ${variable} were used"),
-        None => format!(
-            "no credentials were found in {}; asked anonymously, and as the machine's own role",
-            cloud.variables.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ")
-        ),
     };
     let place = |login: &Login| {
         let store = (cloud.build)(bucket, *login, options.endpoint.as_deref());
@@ -90,18 +97,31 @@ type Built = object_store::Result<Arc<dyn ObjectStore>>;
 struct Cloud {
     scheme: &'static str,
     variables: &'static [&'static str],
+    /// The file that has credentials.
+    file: fn() -> Option<String>,
+    /// Where else was looked, for a message.
+    also: &'static str,
     build: fn(bucket: &str, login: Login, endpoint: Option<&str>) -> Built,
 }
+
+/// Where `gcloud auth application-default login` leaves credentials.
+const WELL_KNOWN: &str = ".config/gcloud/application_default_credentials.json";
+
+const AWS: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+];
 
 const CLOUDS: &[Cloud] = &[
     Cloud {
         scheme: "s3",
-        variables: &[
-            "AWS_ACCESS_KEY_ID",
-            "AWS_WEB_IDENTITY_TOKEN_FILE",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        ],
+        variables: AWS,
+        file: || {
+            Some(Profile::read()).filter(Profile::has_keys).map(|profile| format!("profile {}", profile.name))
+        },
+        also: " and ~/.aws/credentials",
         build: amazon,
     },
     Cloud {
@@ -111,6 +131,13 @@ const CLOUDS: &[Cloud] = &[
             "GOOGLE_SERVICE_ACCOUNT",
             "GOOGLE_SERVICE_ACCOUNT_KEY",
         ],
+        file: || {
+            env::var_os("HOME")
+                .map(|home| PathBuf::from(home).join(WELL_KNOWN))
+                .filter(|path| path.exists())
+                .map(|_| format!("~/{WELL_KNOWN}"))
+        },
+        also: " and ~/.config/gcloud",
         build: google,
     },
     Cloud {
@@ -122,6 +149,8 @@ const CLOUDS: &[Cloud] = &[
             "AZURE_CLIENT_SECRET",
             "AZURE_FEDERATED_TOKEN_FILE",
         ],
+        file: || None,
+        also: "",
         build: azure,
     },
 ];
@@ -130,6 +159,24 @@ fn amazon(bucket: &str, login: Login, endpoint: Option<&str>) -> Built {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
     if let Some(endpoint) = endpoint {
         builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+    }
+    let profile = Profile::read();
+    let settings = [
+        (AmazonS3ConfigKey::AccessKeyId, profile.key),
+        (AmazonS3ConfigKey::SecretAccessKey, profile.secret),
+        (AmazonS3ConfigKey::Token, profile.token),
+    ];
+    // Of the keys, all come from one place.
+    if login == Login::Found && !AWS.iter().any(|name| env::var_os(name).is_some()) {
+        for (key, value) in settings {
+            builder = value.into_iter().fold(builder, |builder, value| builder.with_config(key, value));
+        }
+    }
+    if let Some(region) = profile.region
+        && builder.get_config_value(&AmazonS3ConfigKey::Region).is_none()
+        && builder.get_config_value(&AmazonS3ConfigKey::DefaultRegion).is_none()
+    {
+        builder = builder.with_region(region);
     }
     let store = builder
         .with_skip_signature(login == Login::Nobody)

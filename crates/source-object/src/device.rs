@@ -1,8 +1,9 @@
 //! The device: blocks of an object in memory, and the reads that wait for others.
 //!
 //! A read of blocks that are here is a copy. Any other waits on its missing blocks; each of them is
-//! fetched once, however many reads wait for it. Missing blocks are collected for a moment, so that
-//! reads that are submitted together are fetched together.
+//! fetched once, however many reads wait for it, from the cache on disk where that has it. Missing
+//! blocks are collected for a moment, so that reads that are submitted together are fetched
+//! together.
 //!
 //! # Who protects what
 //! One mutex protects the blocks that are fetched, the reads that wait for them, and the planner.
@@ -10,6 +11,7 @@
 //! cache with locks of its own; a block enters it before it leaves the list of those that are
 //! fetched.
 
+use crate::disk::DiskCache;
 use crate::object::{Fetched, First, Object};
 use crate::plan::{BLOCK, FIRST, Planner};
 use crate::runtime::runtime;
@@ -42,10 +44,12 @@ pub struct ObjectDevice(Arc<Shared>);
 
 struct Shared {
     object: Object,
+    disk: Option<DiskCache>,
     here: Cache<u64, Arc<Block>>,
     queue: Mutex<Queue>,
     connections: Semaphore,
     used: AtomicU64,
+    cached: AtomicU64,
 }
 
 /// A block that is here.
@@ -59,8 +63,10 @@ struct Block {
 struct Queue {
     /// Blocks that are fetched or will be, with the reads that wait for each.
     missing: HashMap<u64, Vec<Arc<Waiting>>>,
-    /// Those of them that no request asks for yet.
+    /// Those of them that were not looked for on disk yet.
     wanted: BTreeSet<u64>,
+    /// Those of them that are not on disk, and that no request asks for yet.
+    elsewhere: BTreeSet<u64>,
     planner: Planner,
 }
 
@@ -86,16 +92,26 @@ impl ObjectDevice {
         // Before the clients are made: it chooses their TLS.
         let runtime = runtime()?;
         let places = address::places(address, options)?;
-        let (object, first) = runtime.block_on(Object::open(places, FIRST * BLOCK, None))?;
+        let known = options.cache.as_ref().and_then(|cache| DiskCache::known(cache, address));
+        let identity = known.as_ref().map(|known| &known.identity);
+        let (object, first) = runtime.block_on(Object::open(places, FIRST * BLOCK, identity))?;
+        let make = |cache| DiskCache::make(cache, address, &object.identity).ok();
+        let disk = match known.filter(|known| known.identity == object.identity) {
+            Some(known) => Some(known),
+            None => options.cache.as_ref().filter(|_| object.identity.is_telling()).and_then(make),
+        };
         let shared = Shared {
             object,
+            disk,
             here: Cache::new(IN_MEMORY),
             queue: Mutex::default(),
             connections: Semaphore::new(CONNECTIONS),
             used: AtomicU64::default(),
+            cached: AtomicU64::default(),
         };
         if let First::Bytes(bytes) = first {
-            shared.keep(0, &bytes);
+            shared.arrived(0, &bytes);
+            shared.queue().planner.remember(&(0..FIRST));
         }
         Ok(ObjectDevice(Arc::new(shared)))
     }
@@ -139,10 +155,11 @@ impl BlockDevice for ObjectDevice {
     }
 
     fn transfers(&self) -> Option<Transfers> {
-        let Shared { object, used, .. } = &*self.0;
+        let Shared { object, used, cached, .. } = &*self.0;
         Some(Transfers {
             requests: object.requests.load(Relaxed),
             fetched_bytes: object.fetched.load(Relaxed),
+            cached_bytes: cached.load(Relaxed),
             used_bytes: used.load(Relaxed),
         })
     }
@@ -216,6 +233,9 @@ impl Shared {
             }
         }
         let must_start = !queue.wanted.is_empty();
+        if self.disk.is_none() {
+            queue.none_on_disk();
+        }
         // Set before the mutex is released: the blocks' arrival finds it.
         let mut buf = buf;
         here.iter().for_each(|(number, block)| self.copy(block, *number, offset, &mut buf));
@@ -237,57 +257,99 @@ impl Shared {
                 if !plug.is_zero() {
                     tokio::time::sleep(plug).await;
                 }
-                shared.fetch_wanted();
+                shared.fetch_wanted().await;
             })),
             Err(error) => self.fail(&error),
         }
     }
 
-    /// Starts requests for all blocks that are wanted.
-    fn fetch_wanted(self: Arc<Self>) {
+    /// Takes blocks that are wanted from the disk, and requests the others.
+    async fn fetch_wanted(self: Arc<Self>) {
+        if self.disk.is_some() {
+            let shared = Arc::clone(&self);
+            // The cache on disk blocks the thread.
+            let _ = tokio::task::spawn_blocking(move || shared.take_from_disk()).await;
+        }
+        // Planned with a connection in hand: blocks that are missed while all are busy share the
+        // next request.
+        let connection = self.connections.acquire().await;
+        let mut runs = self.plan().into_iter();
+        let first = runs.next();
+        for run in runs {
+            let shared = Arc::clone(&self);
+            tokio::spawn(async move {
+                let _connection = shared.connections.acquire().await;
+                shared.fetch(run).await;
+            });
+        }
+        if let Some(run) = first {
+            self.fetch(run).await;
+        }
+        drop(connection);
+    }
+
+    /// Takes blocks that are wanted from the disk, where it has them.
+    fn take_from_disk(&self) {
+        let mut wanted = std::mem::take(&mut self.queue().wanted);
+        wanted.retain(|&number| match self.disk.as_ref().and_then(|disk| disk.get(number)) {
+            Some(bytes) => {
+                self.cached.fetch_add(bytes.len() as u64, Relaxed);
+                let block = self.keep(number, bytes.into());
+                self.tell(number, &Ok(block));
+                false
+            }
+            None => true,
+        });
+        self.queue().elsewhere.append(&mut wanted);
+    }
+
+    /// The requests for the blocks that no request asks for yet.
+    fn plan(&self) -> Vec<Range<u64>> {
         let mut queue = self.queue();
-        let Queue { missing, wanted, planner } = &mut *queue;
-        let wanted = std::mem::take(wanted);
+        let wanted = std::mem::take(&mut queue.elsewhere);
+        let Queue { missing, planner, .. } = &mut *queue;
         let is_here = |number| {
-            self.here.peek(&number).is_some() || missing.contains_key(&number) && !wanted.contains(&number)
+            self.here.peek(&number).is_some()
+                || missing.contains_key(&number) && !wanted.contains(&number)
+                || self.disk.as_ref().is_some_and(|disk| disk.has(number))
         };
         let runs = planner.plan(wanted.iter().copied(), self.count(), is_here);
         for number in runs.iter().cloned().flatten() {
             missing.entry(number).or_default();
         }
-        drop(queue);
-        for run in runs {
-            tokio::spawn(Arc::clone(&self).fetch(run));
-        }
+        runs
     }
 
-    async fn fetch(self: Arc<Self>, run: Range<u64>) {
+    /// Fetches blocks, with a connection in the caller's hand.
+    async fn fetch(self: &Arc<Self>, run: Range<u64>) {
         let range = run.start * BLOCK..(run.end * BLOCK).min(self.object.identity.len);
-        let fetched = {
-            let _connection = self.connections.acquire().await;
-            self.object.fetch(range).await
-        };
-        match fetched {
+        match self.object.fetch(range).await {
             Ok(Fetched { bytes, latency, transfer }) => {
                 self.queue().planner.pace.measured(latency, transfer, bytes.len() as u64);
-                let kept = self.keep(run.start, &bytes);
-                for (number, block) in run.zip(kept) {
-                    self.tell(number, &Ok(block));
-                }
+                let shared = Arc::clone(self);
+                // The cache on disk blocks the thread.
+                tokio::task::spawn_blocking(move || shared.arrived(run.start, &bytes));
             }
             Err(error) => run.for_each(|number| self.tell(number, &Err(error.clone()))),
         }
     }
 
-    /// Keeps blocks in memory.
-    fn keep(&self, first: u64, bytes: &Bytes) -> Vec<Arc<Block>> {
-        let keep = |(number, bytes): (u64, &[u8])| {
+    /// Keeps blocks that were fetched, on disk before anyone is told: the program may end then.
+    fn arrived(&self, first: u64, bytes: &Bytes) {
+        for (number, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
+            if let Some(disk) = &self.disk {
+                disk.put(number, bytes);
+            }
             // A copy: a slice would keep all of its request in memory.
-            let block = Arc::new(Block { bytes: Bytes::copy_from_slice(bytes), used: AtomicU16::default() });
-            self.here.insert(number, Arc::clone(&block));
-            block
-        };
-        (first..).zip(bytes.chunks(BLOCK as usize)).map(keep).collect()
+            let block = self.keep(number, Bytes::copy_from_slice(bytes));
+            self.tell(number, &Ok(block));
+        }
+    }
+
+    fn keep(&self, number: u64, bytes: Bytes) -> Arc<Block> {
+        let block = Arc::new(Block { bytes, used: AtomicU16::default() });
+        self.here.insert(number, Arc::clone(&block));
+        block
     }
 
     /// Gives a block that has come, or the error, to the reads that wait for it.
@@ -303,7 +365,10 @@ impl Shared {
 
     /// Fails all reads that wait for blocks that no request asks for.
     fn fail(&self, error: &Error) {
-        let wanted = std::mem::take(&mut self.queue().wanted);
+        let mut queue = self.queue();
+        queue.none_on_disk();
+        let wanted = std::mem::take(&mut queue.elsewhere);
+        drop(queue);
         wanted.into_iter().for_each(|number| self.tell(number, &Err(error.clone())));
     }
 }
@@ -316,6 +381,11 @@ impl Queue {
             Vec::new()
         });
         waiting.push(Arc::clone(read));
+    }
+
+    /// Takes none of the wanted blocks from the disk.
+    fn none_on_disk(&mut self) {
+        self.elsewhere.append(&mut self.wanted);
     }
 }
 

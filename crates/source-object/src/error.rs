@@ -82,7 +82,7 @@ impl Error {
         if root == "Received non-partial response when range requested" {
             return Error::NoRanges;
         }
-        if causes(error).any(|cause| tls(cause).is_some()) {
+        if root.contains("tls handshake") || causes(error).any(|cause| tls(cause).is_some()) {
             return Error::Tls { problem: root };
         }
         let kind = causes(error).find_map(|cause| cause.downcast_ref::<HttpError>()).map(HttpError::kind);

@@ -33,6 +33,11 @@ impl ObjectIdentity {
         }
     }
 
+    /// Whether it says more than the length.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.etag.is_some() || self.modified.is_some()
+    }
+
     fn strong_etag(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }

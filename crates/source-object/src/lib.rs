@@ -12,19 +12,23 @@
 //!
 //! An object is fetched by ranges, in blocks of 64 KiB: several in a request where the line's
 //! latency makes that worth it, each once, however many threads read it. What an object is, is
-//! fixed at opening ([`ObjectIdentity`]); where it changes, reads fail.
+//! fixed at opening ([`ObjectIdentity`]); where it changes, reads fail. With a cache on disk
+//! ([`CacheOptions`]) a later run asks only whether the object is still the same.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod address;
 mod device;
+mod disk;
 mod error;
 mod identity;
 mod object;
 mod plan;
+mod profile;
 mod runtime;
 
 pub use device::ObjectDevice;
+pub use disk::{CacheOptions, Cached, cached};
 pub use error::Error;
 pub use identity::ObjectIdentity;
 
@@ -33,6 +37,8 @@ pub use identity::ObjectIdentity;
 pub struct Options {
     /// The server of the store, instead of the cloud's own: `http://127.0.0.1:9000`.
     pub endpoint: Option<String>,
+    /// Where blocks are kept for later runs; `None`: nowhere.
+    pub cache: Option<CacheOptions>,
 }
 
 // The example on the crate's page compiles and runs.

@@ -1,33 +1,42 @@
 //! What must hold of an image's refcount table before the image is written.
 //!
 //! An allocation looks for the block of refcounts of each part of the file in turn. Where one is
-//! missing, `imago` 0.2 allocates it, which looks for it again, and does not end. Images of qemu
-//! have a block for every part of the file, so a missing one is damage.
+//! missing, `imago` 0.2 allocates it. The one of the first part then gets the offset 0, which
+//! stands for none, and the search does not end. Images of qemu have a block for every part of the
+//! file, so a missing one is damage.
 
+use std::collections::HashSet;
 use std::io;
 
 use dentree_blockdev::BlockDevice;
 
-/// Checks that each part of the file has a block of refcounts.
+/// Checks that each part of the file has a block of refcounts of its own, within the file.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] where one is missing; those of the device.
+/// [`io::ErrorKind::InvalidData`] where one has not; those of the device.
 pub(crate) fn check(file: &dyn BlockDevice) -> io::Result<()> {
     // The fields of the header, all big-endian: docs/interop/qcow2 of qemu.
     let version = u32::from_be_bytes(read(file, 4)?);
     let cluster_bits = u32::from_be_bytes(read(file, 20)?);
     let table = u64::from_be_bytes(read(file, 48)?);
+    let table_clusters = u32::from_be_bytes(read(file, 56)?);
     let order = if version < 3 { 4 } else { u32::from_be_bytes(read(file, 96)?) };
     if !(9..=21).contains(&cluster_bits) || order > 6 {
         // No header that opens.
         return Ok(());
     }
+    let cluster = 1 << cluster_bits;
     let entries_bits = cluster_bits + 3 - order;
-    let parts = (file.size() - 1) >> (cluster_bits + entries_bits);
-    for part in 0..=parts {
-        let at = part.checked_mul(8).and_then(|at| at.checked_add(table));
-        let entry: [u8; 8] = read(file, at.ok_or_else(damaged)?)?;
-        if u64::from_be_bytes(entry) == 0 {
+    let parts = ((file.size() - 1) >> (cluster_bits + entries_bits)) + 1;
+    if parts > u64::from(table_clusters) * (cluster / 8) {
+        return Err(damaged());
+    }
+    let mut blocks = HashSet::new();
+    for part in 0..parts {
+        let entry: [u8; 8] = read(file, table.checked_add(part * 8).ok_or_else(damaged)?)?;
+        let block = u64::from_be_bytes(entry);
+        let is_place = block.is_multiple_of(cluster) && (cluster..file.size()).contains(&block);
+        if !is_place || !blocks.insert(block) {
             return Err(damaged());
         }
     }

@@ -80,6 +80,37 @@ proptest! {
 }
 
 #[test]
+fn an_image_without_refcounts_is_read_and_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = overlay(dir.path());
+    fs::write(dir.path().join("base"), vec![3; 4 << 20]).unwrap();
+    let whole = fs::read(&file).unwrap();
+    let be = |at: usize| u64::from_be_bytes(whole[at..at + 8].try_into().unwrap());
+    // The offset of the refcount table, its clusters, and its first entry.
+    let (table, clusters) = (be(48) as usize, 56);
+    let open = |access| {
+        let device = FileDevice::open(&file, access).unwrap();
+        Qcow2Device::open(Arc::new(device), access).map(drop).map_err(|error| error.to_string())
+    };
+    open(Access::ReadWrite).unwrap();
+    let damages: [(usize, &[u8]); 5] = [
+        (clusters, &[0; 4]),
+        (table, &[0; 8]),
+        (table, &[0, 0, 0, 0, 0, 0, 0, 1]),
+        (table, &[0, 0, 0, 0, 0, 1, 2, 0]),
+        (table, &[0, 0x7f, 0, 0, 0, 0, 0, 0]),
+    ];
+    for (at, damage) in damages {
+        let mut bytes = whole.clone();
+        bytes[at..at + damage.len()].copy_from_slice(damage);
+        fs::write(&file, bytes).unwrap();
+        let refusal = open(Access::ReadWrite).unwrap_err();
+        assert!(refusal.contains("qemu-img check -r all"), "{refusal}");
+        open(Access::ReadOnly).unwrap();
+    }
+}
+
+#[test]
 fn a_chain_without_end_and_names_that_are_no_files_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let file = overlay(dir.path());

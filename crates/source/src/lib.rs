@@ -17,9 +17,14 @@
 
 mod overlay;
 
-use dentree_blockdev::{Access, BlockDevice, Engine, FileDevice, foreign};
+use dentree_blockdev::{Access, BlockDevice, FileDevice};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+#[cfg(feature = "object-stores")]
+use dentree_source_object::CacheOptions;
+#[cfg(feature = "object-stores")]
+pub use dentree_source_object::{Cached, cached};
 
 /// How an image is opened.
 #[derive(Clone, Debug)]
@@ -28,6 +33,10 @@ pub struct Options {
     pub access: Access,
     /// The server of an object store, instead of the cloud's own.
     pub endpoint: Option<String>,
+    /// Where what is fetched is kept for later runs; `None`: nowhere.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes that may be kept there.
+    pub cache_size: u64,
     /// A file that keeps the changes: what is opened is only read.
     pub overlay: Option<PathBuf>,
 }
@@ -41,7 +50,13 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { access: Access::ReadOnly, endpoint: None, overlay: None }
+        Options {
+            access: Access::ReadOnly,
+            endpoint: None,
+            cache_dir: None,
+            cache_size: 1 << 30,
+            overlay: None,
+        }
     }
 }
 
@@ -189,8 +204,10 @@ pub fn open_file(
 }
 
 /// The disk in a file, and what qemu calls the file's format.
+#[cfg(any(feature = "nbd", feature = "qcow2"))]
 fn disk_in(file: Arc<FileDevice>, access: Access) -> Result<(Arc<dyn BlockDevice>, &'static str), Error> {
-    let Some(format) = foreign(&*file, 0)? else { return Ok((file, "raw")) };
+    use dentree_blockdev::Engine;
+    let Some(format) = dentree_blockdev::foreign(&*file, 0)? else { return Ok((file, "raw")) };
     #[cfg(feature = "qcow2")]
     if format.engine == Some(Engine::QemuNbd("qcow2")) {
         match dentree_source_qcow2::Qcow2Device::open(Arc::clone(&file), access) {
@@ -208,6 +225,12 @@ fn disk_in(file: Arc<FileDevice>, access: Access) -> Result<(Arc<dyn BlockDevice
     Ok((file, "raw"))
 }
 
+/// The file as it is: this build reads no other format.
+#[cfg(not(any(feature = "nbd", feature = "qcow2")))]
+fn disk_in(file: Arc<FileDevice>, _: Access) -> Result<(Arc<dyn BlockDevice>, &'static str), Error> {
+    Ok((file, "raw"))
+}
+
 /// All schemes, for a message.
 fn known() -> String {
     FAMILIES.iter().flat_map(|family| family.schemes).copied().collect::<Vec<_>>().join(", ")
@@ -221,7 +244,8 @@ fn nbd(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Error> 
 
 #[cfg(feature = "object-stores")]
 fn object(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Error> {
-    let within = dentree_source_object::Options { endpoint: options.endpoint.clone() };
+    let cache = options.cache_dir.clone().map(|dir| CacheOptions { dir, size: options.cache_size });
+    let within = dentree_source_object::Options { endpoint: options.endpoint.clone(), cache };
     Ok(Arc::new(dentree_source_object::ObjectDevice::open(address, &within)?))
 }
 

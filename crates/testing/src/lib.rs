@@ -21,11 +21,15 @@ mod global;
 mod mounts;
 mod nbd;
 mod nbd_export;
+mod nginx;
+mod proxy;
 
 pub use global::{DeviceForAll, Global, device_for_all, drop_caches};
 pub use mounts::{LoopDevice, LoopMount, MountPoint, detach, is_mount_point, unmount};
 pub use nbd::NbdServer;
 pub use nbd_export::{Cut, NbdExport, nbd_greet};
+pub use nginx::Nginx;
+pub use proxy::{Exchange, Fault, Proxy, Upstream};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,259 @@
+//! Blocks of an object on disk, for later runs and for other processes.
+//!
+//! One sparse file per address: a page with the object's identity, a record for each block, then
+//! each block at its own place. A record is the digest of the block (BLAKE3, keyed by the
+//! identity), or zeros.
+//!
+//! # Guarantees
+//! - A block counts only where its digest agrees. What a crash, a full disk or another process has
+//!   left half written is fetched again. So there are no locks and no flushes.
+//! - A file gets its name when its first page is complete. Its identity never changes: an object
+//!   that was replaced gets a new file under the same name, and readers of the old one keep it.
+//! - Names of files say nothing, and addresses are kept without what follows `?`, which may be a
+//!   signature. Only the user can read either.
+
+use crate::identity::ObjectIdentity;
+use crate::plan::BLOCK;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::SystemTime;
+
+/// Where the cache is, and how much it may take.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Its directory, made where it is missing.
+    pub dir: PathBuf,
+    /// Bytes of the disk for all objects. Each process that fetches may exceed it by 16 MiB.
+    pub size: u64,
+}
+
+/// An object in the cache.
+#[derive(Clone, Debug)]
+pub struct Cached {
+    /// Its address, without what follows `?`.
+    pub address: String,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Bytes of the disk that its file takes.
+    pub on_disk: u64,
+    /// When it was opened last.
+    pub used: SystemTime,
+    file: PathBuf,
+}
+
+/// The first page of a file.
+#[derive(Serialize, Deserialize)]
+struct Page {
+    address: String,
+    identity: ObjectIdentity,
+}
+
+const PAGE: u64 = 4096;
+const RECORD: u64 = 16;
+/// Bytes after which the space that the cache takes is measured again.
+const MEASURE_EVERY: i64 = 16 << 20;
+const EXTENSION: &str = "blocks";
+
+/// The file of an object.
+#[derive(Debug)]
+pub(crate) struct DiskCache {
+    file: File,
+    pub(crate) identity: ObjectIdentity,
+    key: [u8; 32],
+    path: PathBuf,
+    options: CacheOptions,
+    /// Bytes that may be written before the cache is measured again; negative for ever, where
+    /// nothing more is to be written.
+    room: AtomicI64,
+    measuring: Mutex<()>,
+}
+
+/// The objects in a cache, the one used last first.
+///
+/// # Errors
+/// Those of reading a directory, but that there is none.
+pub fn cached(dir: &Path) -> io::Result<Vec<Cached>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == EXTENSION)
+            && let Some(cached) = look(file)
+        {
+            found.push(cached);
+        }
+    }
+    found.sort_by_key(|cached| Reverse(cached.used));
+    Ok(found)
+}
+
+/// What a file holds. One that another process has just removed, or that is no file of ours, is
+/// nothing.
+fn look(path: PathBuf) -> Option<Cached> {
+    let file = File::open(&path).ok()?;
+    let (page, metadata) = (read_page(&file)?, file.metadata().ok()?);
+    Some(Cached {
+        address: page.address,
+        len: page.identity.len,
+        on_disk: metadata.blocks() * 512,
+        used: metadata.modified().ok()?,
+        file: path,
+    })
+}
+
+impl Cached {
+    /// Removes it. A process that reads it keeps what it has.
+    ///
+    /// # Errors
+    /// Those of removing a file.
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_file(&self.file)
+    }
+}
+
+fn read_page(file: &File) -> Option<Page> {
+    let mut page = [0; PAGE as usize];
+    file.read_exact_at(&mut page, 0).ok()?;
+    let (digest, text) = page.split_at(blake3::OUT_LEN);
+    let text = &text[..text.iter().position(|byte| *byte == 0)?];
+    (blake3::hash(text).as_bytes() == digest).then(|| serde_json::from_slice(text).ok())?
+}
+
+/// The first page: its digest and its text.
+fn page_bytes(page: &Page) -> io::Result<Vec<u8>> {
+    let text = serde_json::to_vec(page)?;
+    if text.len() + blake3::OUT_LEN >= PAGE as usize {
+        return Err(io::Error::other("the address is too long"));
+    }
+    Ok([blake3::hash(&text).as_bytes(), &text[..]].concat())
+}
+
+/// The address that is kept, and the file's name.
+fn name(address: &str) -> (String, String) {
+    let kept = match url::Url::parse(address) {
+        Ok(mut url) => {
+            url.set_query(None);
+            // Neither is there in most addresses.
+            let _ = (url.set_username(""), url.set_password(None));
+            url.to_string()
+        }
+        Err(_) => address.to_owned(),
+    };
+    let file = format!("{}.{EXTENSION}", &blake3::hash(kept.as_bytes()).to_hex()[..32]);
+    (kept, file)
+}
+
+impl DiskCache {
+    /// The file of an address, of whichever object it was.
+    pub(crate) fn known(options: &CacheOptions, address: &str) -> Option<Self> {
+        let path = options.dir.join(name(address).1);
+        let file = File::options().read(true).write(true).open(&path).ok()?;
+        let page = read_page(&file)?;
+        let _ = file.set_modified(SystemTime::now());
+        Some(Self::new(file, page.identity, path, options))
+    }
+
+    /// Makes the file of an object, in place of an older one.
+    pub(crate) fn make(options: &CacheOptions, address: &str, identity: &ObjectIdentity) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&options.dir)?;
+        let (address, name) = name(address);
+        let page = page_bytes(&Page { address, identity: identity.clone() })?;
+        let mut file = tempfile::Builder::new().tempfile_in(&options.dir)?;
+        file.write_all(&page)?;
+        let path = options.dir.join(name);
+        let made = Self::new(file.as_file().try_clone()?, identity.clone(), path, options);
+        made.file.set_len(made.place(made.identity.len.div_ceil(BLOCK)))?;
+        file.persist(&made.path)?;
+        Ok(made)
+    }
+
+    fn new(file: File, identity: ObjectIdentity, path: PathBuf, options: &CacheOptions) -> Self {
+        let seed = serde_json::to_vec(&identity).unwrap_or_default();
+        let (key, options) = (blake3::derive_key("dentree cache of an object", &seed), options.clone());
+        DiskCache { file, identity, key, path, options, room: AtomicI64::new(0), measuring: Mutex::default() }
+    }
+
+    fn record(&self, number: u64) -> u64 {
+        PAGE + number * RECORD
+    }
+
+    /// Where a block is.
+    fn place(&self, number: u64) -> u64 {
+        let records = self.record(self.identity.len.div_ceil(BLOCK));
+        records.next_multiple_of(BLOCK) + number * BLOCK
+    }
+
+    fn digest(&self, number: u64, bytes: &[u8]) -> [u8; RECORD as usize] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(&number.to_le_bytes()).update(bytes);
+        let mut digest = [0; RECORD as usize];
+        digest.copy_from_slice(&hasher.finalize().as_bytes()[..RECORD as usize]);
+        digest
+    }
+
+    fn recorded(&self, number: u64) -> Option<[u8; RECORD as usize]> {
+        let mut record = [0; RECORD as usize];
+        self.file.read_exact_at(&mut record, self.record(number)).ok()?;
+        (record != [0; RECORD as usize]).then_some(record)
+    }
+
+    /// Whether a block is there, as far as its record says.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.recorded(number).is_some()
+    }
+
+    /// A block, where it is there and whole.
+    pub(crate) fn get(&self, number: u64) -> Option<Vec<u8>> {
+        let record = self.recorded(number)?;
+        let len = BLOCK.min(self.identity.len - number * BLOCK);
+        let mut bytes = vec![0; len as usize];
+        self.file.read_exact_at(&mut bytes, self.place(number)).ok()?;
+        (self.digest(number, &bytes) == record).then_some(bytes)
+    }
+
+    /// Keeps a block, where there is room. A failure is the end of writing: the cache is a help.
+    pub(crate) fn put(&self, number: u64, bytes: &[u8]) {
+        if self.room.fetch_sub(bytes.len() as i64, Relaxed) < bytes.len() as i64 && !self.make_room() {
+            return;
+        }
+        let written = self
+            .file
+            .write_all_at(bytes, self.place(number))
+            .and_then(|()| self.file.write_all_at(&self.digest(number, bytes), self.record(number)));
+        if written.is_err() {
+            self.room.store(i64::MIN / 2, Relaxed);
+        }
+    }
+
+    /// Measures the cache, and removes what was used longest ago until there is room.
+    fn make_room(&self) -> bool {
+        let _measuring = self.measuring.lock();
+        let room = self.room.load(Relaxed);
+        if !(-MEASURE_EVERY..=0).contains(&room) {
+            return room > 0;
+        }
+        let mut all = cached(&self.options.dir).unwrap_or_default();
+        let budget = i64::try_from(self.options.size).unwrap_or(i64::MAX);
+        let mut left = budget - all.iter().map(|object| object.on_disk as i64).sum::<i64>();
+        while left < MEASURE_EVERY
+            && let Some(oldest) = all.pop()
+        {
+            if oldest.file != self.path && oldest.remove().is_ok() {
+                left += oldest.on_disk as i64;
+            }
+        }
+        let has_room = left >= BLOCK as i64;
+        self.room.store(if has_room { left.min(MEASURE_EVERY) } else { i64::MIN / 2 }, Relaxed);
+        has_room
+    }
+}
