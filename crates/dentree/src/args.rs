@@ -5,9 +5,16 @@ mod backup;
 mod change;
 pub(crate) mod cp;
 pub(crate) mod du;
+mod examples;
 pub(crate) mod ls;
 mod mkfs;
+mod resize;
+mod shell;
+mod source;
+#[cfg(feature = "formats")]
+mod table;
 mod tar;
+mod tune;
 mod xattr;
 
 use crate::command::find::words::take_own;
@@ -15,17 +22,25 @@ pub(crate) use change::{
     Ask, ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs,
 };
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 pub(crate) use cp::CpArgs;
 use dentree_ext4::DxReadAhead;
 pub(crate) use du::DuArgs;
 pub(crate) use ls::LsArgs;
 pub(crate) use mkfs::{MkfsArgs, UuidArg};
+pub(crate) use resize::ResizeArgs;
+pub(crate) use shell::{Line, LineCommand, ShellArgs, is_outside, takes_image};
+pub(crate) use source::SourceArgs;
+#[cfg(feature = "object-stores")]
+pub(crate) use source::{CacheArgs, CacheCommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+#[cfg(feature = "formats")]
+pub(crate) use table::{TableArgs, TableFormat};
 pub(crate) use tar::{TarArgs, TarCommand, TarCreate, TarExtract};
+pub(crate) use tune::TuneArgs;
 pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
 
 const EXIT_CODES: &str = "\
@@ -54,6 +69,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The whole definition, with examples.
+pub(crate) fn command() -> clap::Command {
+    examples::document(Cli::command(), EXIT_CODES)
+}
+
+/// What the arguments ask for. Ends the program where they are wrong or ask for help.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Cli {
+    let matches = command().get_matches_from(normalise(args));
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 fn concat_help() -> String {
     format!("{LOCATIONS}\n\n{EXIT_CODES}")
 }
@@ -72,13 +98,8 @@ pub(crate) struct Global {
     /// window that grows while it is useful (the default)
     #[arg(long, global = true, display_order = 103, value_name = "WHAT", value_parser = dx_read_ahead())]
     pub(crate) dx_read_ahead: Option<DxReadAhead>,
-    /// The server of the object store (s3://, gs://, az://), instead of the cloud's own
-    #[arg(long, global = true, display_order = 104, value_name = "URL", value_hint = ValueHint::Url)]
-    pub(crate) endpoint: Option<String>,
-    /// Keep changes in this file, a qcow2 overlay, which is made if it does not exist: the image is
-    /// only read
-    #[arg(long, global = true, display_order = 105, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) overlay: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
     /// Print at the end, on standard error, what the caches and the device did
     #[arg(long, global = true, display_order = 102)]
     pub(crate) stats: bool,
@@ -189,6 +210,17 @@ pub(crate) enum Command {
     /// A new one is refused where checksums cover it: with metadata_csum or uninit_bg, and without
     /// metadata_csum_seed.
     Uuid(UuidArgs),
+    /// Change parameters of a file system, as tune2fs(8)
+    ///
+    /// Only the superblock and its backups change; they are checked first. A journal that needs
+    /// recovery is refused.
+    Tune(TuneArgs),
+    /// Make a file system that is not mounted larger, as resize2fs(8)
+    ///
+    /// An image that is one file system becomes longer as needed; a partition must be made larger
+    /// before. After a crash the file system has its old size or its new one; without a journal
+    /// e2fsck has to check it then.
+    Resize(ResizeArgs),
     /// Mount an image, until Ctrl-C or umount
     ///
     /// While memory is short (pressure stall information of the cgroup or of the machine), cached
@@ -205,11 +237,27 @@ pub(crate) enum Command {
     /// Serve the files of an image to browsers, until Ctrl-C
     ///
     /// Every client that can connect may read the whole image, whatever its permissions say; so
-    /// only this machine can connect, unless --listen says otherwise. Each request is logged on
-    /// standard output in the common log format.
+    /// only this machine can connect, unless --listen says otherwise. With --password-file a
+    /// client needs a password, which can be read on its way unless --tls-cert and --tls-key are
+    /// given, too. The figures of --metrics have neither passwords nor TLS. The three files are
+    /// read once. Each request is logged on standard output in the common log format.
     ///
     /// While memory is short, the caches shrink as those of `dentree mount` do.
     Serve(ServeArgs),
+    /// Run commands on one open image, typed or from a script
+    ///
+    /// Each line is a command of dentree. Paths are those of the image: they need no IMAGE: before
+    /// them, and are relative to a current directory, which cd changes. disk.img:/x still names
+    /// another image. Changes are committed when their command ends.
+    ///
+    /// The shell adds cd, pwd, lcd, lpwd, get, put and quit; help lists all. !COMMAND runs a
+    /// command of this machine. Blanks separate words, quotes and backslashes protect them, and #
+    /// begins a comment. A script ends at the first line that fails, with its status; a line that
+    /// begins with - may fail.
+    Shell(ShellArgs),
+    /// Show and empty the cache on disk of images that are not local
+    #[cfg(feature = "object-stores")]
+    Cache(CacheArgs),
     /// Show dentree at work, on an image of its own
     Demo,
     /// Print the completions of a shell
@@ -316,9 +364,15 @@ pub(crate) struct FindArgs {
     /// Print a JSON object per line instead of a path
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print lines of a bodyfile instead of paths, for mactime(1); with --format a row a time stamp
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) timeline: bool,
     /// Go in the byte order of the paths instead of as found
     #[arg(long)]
     pub(crate) sort: bool,
+    #[cfg(feature = "formats")]
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
 }
 
 #[derive(Debug, Args)]
@@ -332,9 +386,9 @@ pub(crate) struct CatArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChecksumArgs {
-    /// A tree in an image, or a local directory
-    #[arg(value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]
-    pub(crate) tree: OsString,
+    /// Trees in images, or local directories; the lines of several begin with the tree
+    #[arg(required = true, value_name = "IMAGE:PATH|DIRECTORY", value_hint = ValueHint::AnyPath)]
+    pub(crate) trees: Vec<OsString>,
     #[command(flatten)]
     pub(crate) listed: ListedArgs,
 }
@@ -397,6 +451,15 @@ pub(crate) struct ServeArgs {
     /// Append the access log to FILE instead of standard output
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) access_log: Option<PathBuf>,
+    /// Admit only the users in FILE: lines of NAME:HASH, as htpasswd -B writes them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Serve over TLS (https) with the certificates in FILE (PEM), the server's own first
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate (PEM, without a passphrase)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -412,13 +475,17 @@ pub(crate) struct ManArgs {
     pub(crate) directory: PathBuf,
 }
 
+/// Options of every command that take a value.
+const OWN_WITH_VALUE: [&str; 6] =
+    ["--partition", "--offset", "--dx-read-ahead", "--endpoint", "--cache-dir", "--cache-size"];
+
 /// Puts our own options of find before its words, which have one dash and an order that means
 /// something.
-pub(crate) fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let mut at = 1;
     while let Some(word) = args.get(at).and_then(|word| word.to_str()).filter(|word| word.starts_with("--")) {
-        at += if matches!(word, "--partition" | "--offset" | "--dx-read-ahead") { 2 } else { 1 };
+        at += if OWN_WITH_VALUE.contains(&word) { 2 } else { 1 };
     }
     if args.get(at).is_some_and(|word| word == "find") {
         let (own, words) = take_own(args.split_off(at + 1));
@@ -434,7 +501,6 @@ pub(crate) fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     fn normalised(line: &str) -> String {
         let words = normalise(line.split(' ').map(OsString::from));

@@ -14,7 +14,8 @@
 //! Locks: one for the queue, one per job slot; neither is held while a job or the sink runs. For
 //! `AsReady` one for the sink, outside that of the queue.
 
-use std::ops::ControlFlow;
+use crate::interrupt;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use dentree_sync::{Condvar, Mutex};
@@ -51,18 +52,52 @@ impl<J, O> Emit<'_, J, O> {
 }
 
 /// Runs `roots` and all jobs that they spawn on `threads` threads; stops early when the sink
-/// breaks. [`Order::Stable`] may have no thread but the caller's: jobs then run one after the
-/// other, each when its outputs are due.
+/// breaks, or after Ctrl-C where that is caught. [`Order::Stable`] may have no thread but the
+/// caller's: jobs then run one after the other, each when its outputs are due.
 pub(crate) fn run<J: Send, O: Send>(
     threads: usize,
     order: Order,
     roots: Vec<J>,
     work: impl Fn(J, &mut Emit<'_, J, O>) + Sync,
-    sink: impl FnMut(O) -> ControlFlow<()> + Send,
+    mut sink: impl FnMut(O) -> ControlFlow<()> + Send,
 ) {
+    let work = |job, emit: &mut Emit<'_, J, O>| {
+        if !interrupt::has_come() {
+            work(job, emit);
+        }
+    };
+    let sink = |output| if interrupt::has_come() { ControlFlow::Break(()) } else { sink(output) };
     match order {
         Order::AsReady => run_as_ready(threads, roots, &work, sink),
         Order::Stable => run_stable(threads, roots, &work, sink),
+    }
+}
+
+/// How work that reads contents is divided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Width {
+    pub(crate) threads: usize,
+    /// Most files that a job reads one after another.
+    files: usize,
+}
+
+impl Width {
+    /// For an image behind a network: a thread that waits for an answer needs no processor.
+    pub(crate) const REMOTE: Width = Width { threads: 32, files: 4 };
+
+    /// For an image of this machine.
+    pub(crate) fn local() -> Width {
+        Width { threads: threads(), files: 512 }
+    }
+
+    /// For two images that are read together.
+    pub(crate) fn of_both(self, other: Width) -> Width {
+        if self.files < other.files { self } else { other }
+    }
+
+    /// Ranges for one job each, which cover `0..len`.
+    pub(crate) fn parts(self, len: usize) -> impl Iterator<Item = Range<usize>> {
+        (0..len).step_by(self.files).map(move |start| start..len.min(start + self.files))
     }
 }
 
@@ -347,6 +382,12 @@ fn as_pieces<J, O>(jobs: Vec<J>) -> Vec<Piece<J, O>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_cover_a_directory() {
+        assert_eq!(Width::local().parts(1000).collect::<Vec<_>>(), [0..512, 512..1000]);
+        assert_eq!(Width::REMOTE.parts(6).collect::<Vec<_>>(), [0..4, 4..6]);
+    }
 
     /// Jobs are (number, depth): each emits its number, spawns two children, and emits it again.
     fn numbers(order: Order, limit: usize) -> Vec<u32> {

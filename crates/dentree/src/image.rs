@@ -4,6 +4,7 @@
 //! end: its changes are committed together, as far as one transaction holds them.
 
 use crate::args::Global;
+use crate::fanout::Width;
 use crate::interrupt::interruptible;
 use crate::mounts;
 use crate::not_an_image;
@@ -82,6 +83,20 @@ impl Image {
         self.vfs.fs().close().map_err(|error| Problem::inside(label(), &error.into()))
     }
 
+    /// Commits all changes.
+    pub(crate) fn commit(&self) -> Result<(), Problem> {
+        if !self.vfs.fs().has_unsynced() {
+            return Ok(());
+        }
+        let label = || escape::terminal(self.name.as_bytes());
+        self.vfs.sync().map_err(|error| Problem::inside(label(), &error))
+    }
+
+    /// How work that reads contents of it is divided.
+    pub(crate) fn width(&self) -> Width {
+        if address(&self.name).is_some() { Width::REMOTE } else { Width::local() }
+    }
+
     /// Whether the image file has this device and inode number.
     pub(crate) fn is_file(&self, identity: (u64, u64)) -> bool {
         self.file == Some(identity)
@@ -114,14 +129,18 @@ pub(crate) fn open_part(
 ) -> Result<(Arc<MeteredDevice>, Arc<dyn BlockDevice>), Problem> {
     let label = escape::terminal(file.as_bytes()).into_owned();
     let device = Arc::new(MeteredDevice::new(open_device(file, options, access)?));
-    let choice = match (options.partition, options.offset) {
+    let part = locate(device.clone() as Arc<dyn BlockDevice>, choice(options))
+        .map_err(|error| device_problem(&label, &error))?;
+    Ok((device, Arc::new(part)))
+}
+
+/// The part of an image that the options name.
+pub(crate) fn choice(options: &Global) -> Choice {
+    match (options.partition, options.offset) {
         (Some(number), _) => Choice::Partition(number),
         (None, Some(offset)) => Choice::Offset(offset),
         (None, None) => Choice::Auto,
-    };
-    let part = locate(device.clone() as Arc<dyn BlockDevice>, choice)
-        .map_err(|error| device_problem(&label, &error))?;
-    Ok((device, Arc::new(part)))
+    }
 }
 
 /// The argument where it is an address and no local name.
@@ -132,8 +151,18 @@ pub(crate) fn address(file: &OsStr) -> Option<&str> {
 /// Opens an address or a local file, which may be of a format that another program reads.
 fn open_device(name: &OsStr, options: &Global, access: Access) -> Result<Arc<dyn BlockDevice>, Problem> {
     let label = escape::terminal(name.as_bytes()).into_owned();
-    let overlay = options.overlay.clone();
-    let how = dentree_source::Options { access, endpoint: options.endpoint.clone(), overlay };
+    let source = &options.source;
+    if let Some(dir) = &source.cache_dir {
+        // One that was asked for must be there; the default one is a help.
+        fs::create_dir_all(dir).map_err(|error| Problem::local(dir.as_os_str().as_bytes(), &error))?;
+    }
+    let how = dentree_source::Options {
+        access,
+        endpoint: source.endpoint.clone(),
+        cache_dir: source.cache_dir().filter(|_| source.cache_size > 0),
+        cache_size: source.cache_size,
+        overlay: source.overlay.clone(),
+    };
     let opened = match address(name) {
         Some(address) => dentree_source::open(address, &how),
         None => dentree_source::open_file(|access| open_file(Path::new(name), access), &how),
@@ -310,11 +339,31 @@ impl Location {
     }
 }
 
-/// State of one run of the program: options, opened images, problems.
+/// An image that stays open over several commands.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) image: Arc<Image>,
+    /// Where paths begin that name no image; without it operands are as on the command line.
+    pub(crate) directory: Option<Vec<u8>>,
+}
+
+impl Held {
+    fn check(&self, access: Access) -> Result<(), Problem> {
+        if access == Access::ReadWrite && self.image.access != access {
+            let message = "is open for reading; `dentree shell --write` opens it for changes, too";
+            let label = escape::terminal(self.image.name().as_bytes());
+            return Err(Problem::new(label, Status::Failed, message));
+        }
+        Ok(())
+    }
+}
+
+/// State of one command: options, opened images, problems.
 pub(crate) struct Session {
     pub(crate) options: Global,
     pub(crate) report: Report,
     images: RefCell<Vec<Arc<Image>>>,
+    held: Option<Held>,
     /// Set by Ctrl-C, once it is caught.
     interrupted: OnceCell<Arc<AtomicBool>>,
 }
@@ -325,8 +374,44 @@ impl Session {
             options,
             report: Report::default(),
             images: RefCell::default(),
+            held: None,
             interrupted: OnceCell::new(),
         }
+    }
+
+    /// A session on an image that stays open after it.
+    pub(crate) fn on(held: Held, options: Global) -> Self {
+        let images = RefCell::new(vec![held.image.clone()]);
+        Session { images, held: Some(held), ..Session::new(options) }
+    }
+
+    /// The held image and a path in it, where `argument` names no other image.
+    fn in_held(&self, argument: &OsStr) -> Option<(&Held, Vec<u8>)> {
+        let held = self.held.as_ref()?;
+        let directory = held.directory.as_ref()?;
+        (!names_another_image(argument)).then(|| (held, from_directory(directory, argument.as_bytes())))
+    }
+
+    /// Whether `file` is the image that stays open.
+    pub(crate) fn holds(&self, file: &OsStr) -> bool {
+        let held = self.held.as_ref().and_then(|held| held.image.file);
+        held.is_some() && held == device_and_inode(file)
+    }
+
+    /// Whether the arguments name paths in different images.
+    pub(crate) fn names_several_images(&self, arguments: &[OsString]) -> bool {
+        let mut files = arguments.iter().map(|argument| match self.in_held(argument) {
+            Some((held, _)) => held.image.name.clone(),
+            None => split(argument, |file| file.exists()).0,
+        });
+        let Some(first) = files.next() else { return false };
+        let identity = device_and_inode(&first);
+        files.any(|file| file != first && (identity.is_none() || device_and_inode(&file) != identity))
+    }
+
+    /// Whether `argument`, which may also be a local path, names a path in an image.
+    pub(crate) fn names_image(&self, argument: &OsStr) -> bool {
+        self.in_held(argument).is_some() || names_image(argument)
     }
 
     /// The opened images, in the order of their opening.
@@ -357,6 +442,9 @@ impl Session {
         if let Some(image) = self.images.borrow().iter().find(serves) {
             return Ok(image.clone());
         }
+        if let Some(held) = self.held.as_ref().filter(|held| is_same(&held.image)) {
+            held.check(access)?;
+        }
         let image = Arc::new(Image::open(file, within, access)?);
         self.images.borrow_mut().push(image.clone());
         Ok(image)
@@ -378,13 +466,21 @@ impl Session {
         if let Some(flag) = self.interrupted.get() {
             return Ok(flag.clone());
         }
-        let flag = interruptible("signals")?;
+        let flag = interruptible().map_err(Problem::signals)?;
         Ok(self.interrupted.get_or_init(|| flag).clone())
     }
 
     fn locate_for(&self, argument: &OsStr, access: Access) -> Result<Location, Problem> {
-        let (file, path) = split(argument, |file| file.exists());
-        let image = self.open_at(&file, &self.options, access)?;
+        let (image, path) = match self.in_held(argument) {
+            Some((held, path)) => {
+                held.check(access)?;
+                (held.image.clone(), path)
+            }
+            None => {
+                let (file, path) = split(argument, |file| file.exists());
+                (self.open_at(&file, &self.options, access)?, path)
+            }
+        };
         let directory = path.len() > 1 && path.ends_with(b"/");
         let path = if split_inode(&path).is_some() { tidy(&path).split_off(1) } else { tidy(&path) };
         Ok(Location { image, path, directory, is_one_of_several: false })
@@ -400,10 +496,13 @@ impl Session {
         self.interrupted.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
-    /// Closes the images, and reports an interruption.
+    /// Closes the images, but commits one that is held, and reports an interruption.
     pub(crate) fn close(&self) {
+        let is_held =
+            |image: &Arc<Image>| self.held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.image, image));
         for image in self.images() {
-            if let Err(problem) = image.close() {
+            let stored = if is_held(&image) { image.commit() } else { image.close() };
+            if let Err(problem) = stored {
                 self.report.problem(&problem);
             }
         }
@@ -475,10 +574,43 @@ fn address_end(address: &str) -> usize {
     colons.filter(|colon| begins(colon)).map(|(at, _)| at).next().unwrap_or(address.len())
 }
 
+/// The path that `path` names from a directory. `.` and `..` at its beginning are taken from the
+/// directory's name, as by cd(1).
+pub(crate) fn from_directory(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") || split_inode(path).is_some() {
+        return path.to_vec();
+    }
+    let end = path.iter().position(|byte| *byte == b'/');
+    let (first, rest) = end.map_or((path, &b""[..]), |end| (&path[..end], &path[end + 1..]));
+    match first {
+        b"" | b"." if rest.is_empty() => directory.to_vec(),
+        b"" | b"." => from_directory(directory, rest),
+        b".." => from_directory(&above(directory), rest),
+        _ => join(directory, path),
+    }
+}
+
+fn above(directory: &[u8]) -> Vec<u8> {
+    match directory.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => b"/".to_vec(),
+        Some(end) if !directory.ends_with(b"/..") => directory[..end].to_vec(),
+        // An inode that is named by its number.
+        _ => join(directory, b".."),
+    }
+}
+
+/// Whether `argument` names a path in an image of its own: an existing file before the colon, or an
+/// address.
+fn names_another_image(argument: &OsStr) -> bool {
+    let (file, _) = split(argument, |file| file.exists());
+    file.len() < argument.len() && fs::metadata(&file).is_ok_and(|found| !found.is_dir())
+        || address(argument).is_some()
+}
+
 /// Whether `argument`, which may also be a local path, names a path in an image: an existing file
 /// before the colon, or nothing there and a colon with a slash. The address of a device always
 /// does.
-pub(crate) fn names_image(argument: &OsStr) -> bool {
+fn names_image(argument: &OsStr) -> bool {
     let (file, _) = split(argument, |file| file.exists());
     let has_path = file.len() < argument.len();
     if address(argument).is_some() {
@@ -533,24 +665,10 @@ mod tests {
             ("https://h/a:b.img:<12>/x", "https://h/a:b.img", "/<12>/x"),
             ("https://h/x?of=s3://b/c.img", "https://h/x?of=s3://b/c.img", "/"),
             ("nbd+unix:///disk?socket=/run/x:/etc", "nbd+unix:///disk?socket=/run/x", "/etc"),
+            ("nbd+unix:///e?socket=/tmp/a:/b:/etc", "nbd+unix:///e?socket=/tmp/a:/b", "/etc"),
+            ("nbd://[::1]/e:/", "nbd://[::1]/e", "/"),
         ] {
-            assert_eq!(split_with(argument, &["https", "s3"]), pair(image, path), "{argument}");
-        }
-    }
-
-    #[test]
-    fn the_path_of_an_address_begins_after_its_last_colon_and_slash() {
-        for (address, path) in [
-            ("nbd://h:10809/export", ""),
-            ("nbd://h:10809/export", ":/etc/x"),
-            ("nbd://[::1]/e", ":/"),
-            ("nbd+unix:///?socket=/tmp/s", ":/etc"),
-            ("nbd+unix:///e?socket=/tmp/a:/b", ":/etc"),
-            ("nbd://h/e", ":<12>"),
-        ] {
-            let expected = pair(address, if path.is_empty() { "/" } else { &path[1..] });
-            let (file, found) = split_with(&format!("{address}{path}"), &["nbd"]);
-            assert_eq!((file, found.replace("/<", "<")), expected);
+            assert_eq!(split_with(argument, &["https", "nbd", "s3"]), pair(image, path), "{argument}");
         }
     }
 

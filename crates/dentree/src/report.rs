@@ -79,6 +79,11 @@ impl Problem {
         let message = message.split(" (os error").next().unwrap_or(&message);
         Problem::new(escape::terminal(path), Status::Failed, message)
     }
+
+    /// Signals cannot be caught.
+    pub(crate) fn signals(error: io::Error) -> Self {
+        Problem::local(b"signals", &error)
+    }
 }
 
 impl fmt::Display for Problem {

@@ -7,10 +7,7 @@ use crate::report::{Problem, Report, Status};
 use dentree_sync::Mutex;
 use dentree_vfs::{Attr, DirEntry, Error, FileType, Ino};
 use std::collections::HashSet;
-use std::ops::{ControlFlow, Range};
-
-/// Entries of a large directory per job.
-const PART: usize = 512;
+use std::ops::ControlFlow;
 
 /// Damaged places reported per directory.
 const MAX_DAMAGE_REPORTS: usize = 20;
@@ -71,11 +68,6 @@ impl Listing {
         let names = &self.names;
         self.entries.sort_unstable_by(|a, b| show(names, a).name.cmp(show(names, b).name));
     }
-}
-
-/// Ranges of at most [`PART`] that cover `0..len`.
-pub(crate) fn parts(len: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..len).step_by(PART).map(move |start| start..len.min(start + PART))
 }
 
 fn show<'a>(names: &'a [u8], listed: &Listed) -> Entry<'a> {
@@ -236,12 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_a_directory() {
+    fn a_listing_is_sorted_by_inode() {
         let mut listing = Listing::default();
         for ino in 0..1000 {
             listing.push(Entry { name: b"x", ino: Ino(1000 - ino), kind: None });
         }
-        assert_eq!(parts(listing.len()).collect::<Vec<_>>(), [0..512, 512..1000]);
         listing.sort_by_inode();
         assert_eq!(listing.get(0).ino, Ino(1));
     }

@@ -252,7 +252,8 @@ fn a_terminal_shows_the_progress_of_a_copy() {
     fs::write(&local, vec![7; 100 << 20]).unwrap();
     fs::set_permissions(&local, PermissionsExt::from_mode(0o640)).unwrap();
     let command = format!("{} cp {} {}", env!("CARGO_BIN_EXE_dentree"), local.display(), image.at("/"));
-    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
+    let shown =
+        Command::new("script").args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").output().unwrap();
     let shown = text(&shown.stdout);
     assert!(shown.contains("0 files, ") && shown.contains('M'), "{shown:?}");
     assert_clean(&image.file);

@@ -107,6 +107,8 @@ fn listings_are_byte_for_byte_those_of_ls() {
             .arg(mount.at.join("dir"))
             .env("LC_ALL", "C")
             .env("TZ", "UTC")
+            // Without a terminal's name ls(1) has no colours.
+            .env("TERM", "xterm")
             .env_remove("LS_COLORS")
             .env_remove("QUOTING_STYLE")
             .output()

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit}
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
@@ -68,7 +69,7 @@ impl Serving {
         let mut address = || {
             let mut line = String::new();
             stderr.read_line(&mut line).unwrap();
-            let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+            let address = line.split("://").nth(1).and_then(|rest| rest.split('/').next());
             address.unwrap_or_else(|| panic!("no address: {line}")).parse().unwrap()
         };
         let (files, metrics) = (address(), address());
@@ -166,6 +167,244 @@ fn files_of_an_image_arrive_as_they_were_put_in() {
         assert!(requests.contains(&expected), "{expected} in {requests:?}");
     }
     assert_eq!(requests.len(), 3, "every request was written before the end");
+}
+
+/// What curl fetches of an address, with more arguments before it. `None`, with the reason printed,
+/// where there is no curl.
+fn curl(args: &[&str], url: &str) -> Option<std::process::Output> {
+    let fetched =
+        Command::new("curl").args(["-sS", "--http1.1", "--max-time", "60"]).args(args).arg(url).output();
+    if fetched.is_err() {
+        println!("skipped: curl is not installed");
+    }
+    fetched.ok()
+}
+
+#[test]
+fn a_download_as_tar_is_what_the_command_writes_and_gnu_tar_extracts_the_tree() {
+    let dir = image_with(|tree| {
+        let deep = tree.join("etc/a deep/one");
+        fs::create_dir_all(&deep).unwrap();
+        fs::hard_link(tree.join("etc/hosts"), deep.join("again")).unwrap();
+        fs::set_permissions(tree.join("etc/hosts"), fs::Permissions::from_mode(0o4751)).unwrap();
+        File::create(deep.join("holes")).unwrap().set_len(3 << 20).unwrap();
+        symlink("../hosts", tree.join("etc/link")).unwrap();
+        symlink("etc", tree.join("way")).unwrap();
+    });
+    let image = dir.path().join("disk.img");
+    let serving = Serving::new(&image);
+    let command = |path: &str| {
+        let place = format!("{}:{path}", image.display());
+        Command::new(env!("CARGO_BIN_EXE_dentree")).args(["tar", "c", &place]).output().unwrap().stdout
+    };
+    for path in ["/", "/etc", "/etc/a deep"] {
+        let url = format!(
+            "http://{}{}/?archive=tar",
+            serving.files,
+            path.trim_end_matches('/').replace(' ', "%20")
+        );
+        let Some(fetched) = curl(&[], &url) else { return };
+        assert!(fetched.status.success() && fetched.stdout == command(path), "{path}");
+    }
+    let extracted = dir.path().join("extracted");
+    fs::create_dir(&extracted).unwrap();
+    let archive = dir.path().join("way.tar");
+    let args = ["-o", archive.to_str().unwrap()];
+    curl(&args, &format!("http://{}/way/?archive=tar", serving.files));
+    let tar = Command::new("tar").args(["-xpf"]).arg(&archive).arg("-C").arg(&extracted).status();
+    assert!(tar.unwrap().success(), "a link to a directory leads to an archive of it");
+    let sums = |of: &str| {
+        Command::new(env!("CARGO_BIN_EXE_dentree")).args(["checksum", of]).output().unwrap().stdout
+    };
+    let sum = sums(extracted.join("way").to_str().unwrap());
+    assert!(!sum.is_empty() && sum == sums(&format!("{}:/etc", image.display())));
+}
+
+#[test]
+fn a_download_as_tar_of_a_damaged_tree_is_cut_short() {
+    let dir = image();
+    let image = dir.path().join("disk.img");
+    let serving = Serving::new(&image);
+    serving.get("/etc/hosts");
+    // Past its middle the image is gone: `large.bin` cannot be read to its end.
+    File::options().write(true).open(&image).unwrap().set_len(12 << 20).unwrap();
+    let Some(fetched) = curl(&[], &format!("http://{}/?archive=tar", serving.files)) else { return };
+    assert!(!fetched.status.success(), "curl has to know that a part is missing");
+}
+
+/// Makes `NAME.pem`, a certificate of this machine that lasts two days, and `NAME.key` in `dir`.
+/// False, with the reason printed, where there is no openssl.
+fn certificate(dir: &Path, name: &str) -> bool {
+    let made = openssl(
+        dir,
+        &format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 2 -subj /CN=localhost \
+             -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout {name}.key -out {name}.pem"
+        ),
+    );
+    assert!(made.as_ref().is_none_or(|made| made.status.success()), "{made:?}");
+    made.is_some()
+}
+
+fn openssl(dir: &Path, args: &str) -> Option<std::process::Output> {
+    let ran = Command::new("openssl").args(args.split_whitespace()).current_dir(dir).output();
+    if ran.is_err() {
+        println!("skipped: openssl is not installed");
+    }
+    ran.ok()
+}
+
+/// A server with the certificate `a` in the directory of its image.
+fn serving_tls(dir: &TempDir, change: impl FnOnce(&mut Command)) -> Serving {
+    Serving::with(&dir.path().join("disk.img"), |command| {
+        command.arg("--tls-cert").arg(dir.path().join("a.pem"));
+        command.arg("--tls-key").arg(dir.path().join("a.key"));
+        change(command);
+    })
+}
+
+#[test]
+fn over_tls_the_image_arrives_at_clients_that_trust_the_certificate() {
+    let dir = image();
+    if !certificate(dir.path(), "a") {
+        return;
+    }
+    let serving = serving_tls(&dir, |_| ());
+    let trusted = dir.path().join("a.pem");
+    let trust = ["--cacert", trusted.to_str().unwrap()];
+    let url = |path: &str| format!("https://{}/{path}", serving.files);
+    let content = fs::read(dir.path().join("tree/large.bin")).unwrap();
+    for (least, version) in [("--tlsv1.2", "1.2"), ("--tlsv1.3", "1.3")] {
+        let args = [&trust[..], &[least, "--tls-max", version]].concat();
+        let Some(fetched) = curl(&args, &url("large.bin")) else { return };
+        assert!(fetched.status.success() && fetched.stdout == content, "TLS {version}");
+    }
+    // Without trust, without TLS, and with a version that is known to be weak.
+    let refused = |args: &[&str], url: &str| curl(args, url).is_some_and(|got| !got.status.success());
+    assert!(refused(&[], &url("large.bin")));
+    assert!(refused(&[], &url("large.bin").replace("https", "http")));
+    let old =
+        openssl(dir.path(), &format!("s_client -tls1_1 -cipher ALL@SECLEVEL=0 -connect {}", serving.files))
+            .unwrap();
+    assert!(!old.status.success());
+    let shown = openssl(
+        dir.path(),
+        &format!("s_client -alpn h2,http/1.1 -verify_return_error -CAfile a.pem -connect {}", serving.files),
+    );
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+    assert!(shown.contains("Verify return code: 0 (ok)"), "{shown}");
+    assert!(shown.contains("ALPN protocol: http/1.1"), "{shown}");
+    // An archive, as GNU tar takes it from a pipe.
+    let command = "curl -sS --cacert \"$1\" \"$2\" | tar -xC \"$3\"";
+    let extracted = dir.path().join("extracted");
+    fs::create_dir(&extracted).unwrap();
+    let piped = Command::new("sh")
+        .args(["-ec", command, "sh"])
+        .args([&trusted, Path::new(&url("?archive=tar")), &extracted])
+        .status();
+    assert!(piped.unwrap().success());
+    let same = Command::new("diff").arg("-r").arg(dir.path().join("tree")).arg(&extracted).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&same.stdout).lines().count(), 1, "lost+found alone: {same:?}");
+    assert!(serving.figure("dentree_http_requests_total{status=\"200\"}") >= 3, "figures are without TLS");
+}
+
+#[test]
+fn only_users_of_the_password_file_are_served() {
+    let dir = image();
+    if !certificate(dir.path(), "a") {
+        return;
+    }
+    let mut serving = serving_tls(&dir, |command| {
+        command.arg("--password-file").arg(passwords(&dir));
+    });
+    let trusted = dir.path().join("a.pem");
+    let url = format!("https://{}/etc/hosts", serving.files);
+    let status = |args: &[&str]| {
+        let args = [&["--cacert", trusted.to_str().unwrap(), "-i"], args].concat();
+        curl(&args, &url).map(|fetched| String::from_utf8(fetched.stdout).unwrap())
+    };
+    let Some(without) = status(&[]) else { return };
+    assert!(without.starts_with("HTTP/1.1 401 ") && !without.contains("127.0.0.1 localhost"), "{without}");
+    assert!(without.contains("www-authenticate: Basic realm=\"disk.img\""), "{without}");
+    for user in ["ann:wrong", "bob:secret"] {
+        assert!(status(&["-u", user]).unwrap().starts_with("HTTP/1.1 401 "), "{user}");
+    }
+    let admitted = status(&["-u", "ann:secret"]).unwrap();
+    assert!(admitted.starts_with("HTTP/1.1 200 ") && admitted.ends_with("127.0.0.1 localhost\n"));
+    serving.signal(Signal::TERM);
+    assert!(serving.wait().success());
+    let log = fs::read_to_string(&serving.log).unwrap();
+    assert_eq!(log.matches("127.0.0.1 - ann [").count(), 1, "{log}");
+    assert!(!log.contains("secret"), "{log}");
+}
+
+/// A file with the user `ann`, whose password is `secret`, as `htpasswd -B -C 4` writes it.
+fn passwords(dir: &TempDir) -> PathBuf {
+    let file = dir.path().join("users");
+    fs::write(&file, "ann:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n").unwrap();
+    file
+}
+
+#[test]
+fn passwords_that_cross_a_network_in_the_clear_are_told() {
+    let dir = image();
+    let mut serving = Command::new(env!("CARGO_BIN_EXE_dentree"))
+        .args(["serve", "--listen", "0.0.0.0:0", "--password-file"])
+        .args([passwords(&dir), dir.path().join("disk.img")])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told: Vec<String> =
+        BufReader::new(serving.stderr.take().unwrap()).lines().take(2).map_while(Result::ok).collect();
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    assert!(told.get(1).is_some_and(|told| told.contains("in the clear; --tls-cert")), "{told:?}");
+}
+
+#[test]
+fn files_of_passwords_and_certificates_that_are_wrong_are_named_with_what_to_do() {
+    let dir = image();
+    let path = |name: &str| dir.path().join(name);
+    let problem = |args: &[(&str, &str)]| {
+        let args = args.iter().flat_map(|(option, file)| [PathBuf::from(option), path(file)]);
+        let output = Command::new(env!("CARGO_BIN_EXE_dentree"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .arg(path("disk.img"))
+            .args(args)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::write(path("plain"), "# users\nann:secret\n").unwrap();
+    for (file, expected) in
+        [("none", "No such file"), ("plain", "line 2 has no bcrypt hash; make one with htpasswd -B")]
+    {
+        let (code, told) = problem(&[("--password-file", file)]);
+        assert_eq!(code, Some(1));
+        assert!(told.contains(path(file).to_str().unwrap()) && told.contains(expected), "{told}");
+    }
+    assert_eq!(problem(&[("--tls-cert", "a.pem")]).0, Some(2), "a certificate needs its key");
+    if !certificate(dir.path(), "a") || !certificate(dir.path(), "b") {
+        return;
+    }
+    openssl(dir.path(), "x509 -in a.pem -outform DER -out a.der").unwrap();
+    openssl(dir.path(), "pkey -in a.key -aes256 -passout pass:word -out locked.key").unwrap();
+    let pem = fs::read_to_string(path("a.pem")).unwrap();
+    let half = pem.lines().take(4).chain(["-----END CERTIFICATE-----"]).collect::<Vec<_>>().join("\n");
+    fs::write(path("half.pem"), half).unwrap();
+    for (cert, key, wrong, expected) in [
+        ("none", "a.key", "none", "No such file"),
+        ("a.pem", "none", "none", "No such file"),
+        ("a.der", "a.key", "a.der", "holds no certificate in PEM; convert it with openssl x509"),
+        ("half.pem", "a.key", "half.pem", "the first certificate is damaged"),
+        ("a.pem", "a.pem", "a.pem", "holds no private key in PEM, or one with a passphrase"),
+        ("a.pem", "locked.key", "locked.key", "or one with a passphrase; convert it with openssl pkey"),
+        ("a.pem", "b.key", "b.key", "is not the key of the first certificate"),
+    ] {
+        let (code, told) = problem(&[("--tls-cert", cert), ("--tls-key", key)]);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(told.contains(&format!("{}: ", path(wrong).display())) && told.contains(expected), "{told}");
+    }
 }
 
 #[test]

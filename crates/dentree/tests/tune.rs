@@ -1,4 +1,4 @@
-//! `dentree label` and `dentree uuid`, compared with tune2fs.
+//! `dentree label`, `uuid` and `tune`, compared with tune2fs.
 
 mod common;
 
@@ -35,7 +35,12 @@ fn is_as_by_tune2fs(features: &str, ours: &[&str], theirs: &[&str]) {
     for block in [8193, 24577, 40961, 57345] {
         let fields = |image: &str| {
             let lines = shown(image, block).into_iter();
-            lines.filter(|line| line.contains("volume name") || line.contains("UUID")).collect::<Vec<_>>()
+            // A backup of ours keeps the counts and the state that it had.
+            let names =
+                ["volume name", "UUID", "ount", "Reserved block", "Errors", "interval", "RAID", "hash"];
+            let is_tuned =
+                |line: &String| names.iter().any(|name| line.contains(name)) && !line.contains("Free");
+            lines.filter(is_tuned).collect::<Vec<_>>()
         };
         assert_eq!(fields(&image), fields(&copy), "{features}, backup at {block}");
     }
@@ -69,6 +74,49 @@ fn a_new_uuid_is_in_the_superblock_and_its_backups_as_by_tune2fs() {
     // Checksums still have the former UUID as their seed.
     succeeds(["mkdir", &format!("{image}:/made")]);
     assert_clean(&image);
+}
+
+#[test]
+fn each_parameter_is_in_the_superblock_and_its_backups_as_by_tune2fs() {
+    let each: &[&[&str]] = &[
+        &["-c", "20", "-i", "2w", "-C", "7"],
+        &["-c", "0", "-i", "1m"],
+        &["-c", "-1", "-i", "0"],
+        &["-e", "panic", "-m", "3.3", "-u", "1000", "-g", "65535"],
+        &["-e", "remount-ro", "-r", "20000"],
+        &["-m", "0"],
+        &["-M", "/mnt/somewhere", "-L", "both", "-U", UUID],
+        &["-o", "journal_data_ordered,^acl,nobarrier", "-E", "stride=4,stripe_width=64"],
+        &["-o", "journal_data_writeback", "-E", "hash_alg=tea"],
+        &["-o", "^journal_data,discard", "-E", "mount_opts=nodelalloc"],
+    ];
+    for options in each {
+        for features in ["metadata_csum_seed", "ext2"] {
+            is_as_by_tune2fs(features, &[&["tune"], *options].concat(), options);
+        }
+    }
+}
+
+#[test]
+fn wrong_parameters_are_refused_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = image(&dir, "");
+    for options in [
+        &["-m", "51"][..],
+        &["-C", "70000"],
+        &["-u", "70000"],
+        &["-e", "ignore"],
+        &["-i", "2y"],
+        &["-o", "none"],
+        &["-E", "hash_alg=md5"],
+        &["-E", "stride"],
+        &["-L", "seventeen letters"],
+        &[],
+    ] {
+        refused(&image, 2, &[&["tune", &image], options].concat(), "");
+    }
+    refused(&image, 4, &["tune", &image, "-r", "70000"], "more than half");
+    refused(&image, 4, &["tune", &image, "-M", &"x".repeat(64)], "at most 63");
 }
 
 /// The command fails with this exit code, says `why`, and leaves the image as it is.

@@ -2,6 +2,7 @@
 
 use super::digest::Content;
 use super::{Facts, Source, Version};
+use crate::fanout::Width;
 use crate::image::{Image, Location, Node};
 use crate::progress::Progress;
 use crate::report::Report;
@@ -65,6 +66,10 @@ impl<'a> InImage<'a> {
 
 impl Source for InImage<'_> {
     type File = Node;
+
+    fn width(&self) -> Width {
+        self.tree.image.width()
+    }
 
     fn list(&self, dir: &Node, path: &[u8]) -> Listing {
         let path = self.path(path);

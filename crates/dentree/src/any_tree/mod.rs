@@ -4,6 +4,7 @@ pub(crate) mod digest;
 pub(crate) mod image;
 pub(crate) mod local;
 
+use crate::fanout::Width;
 use crate::progress::Progress;
 use crate::tree::{Entry, Listing};
 use dentree_vfs::{FileType, Ino, Timestamp};
@@ -24,6 +25,11 @@ pub(crate) trait Source: Sync {
     /// The digest of a regular file's content.
     fn content(&self, file: &Self::File, path: &[u8]) -> Option<blake3::Hash>;
     fn progress(&self) -> &Progress;
+
+    /// How work that reads its contents is divided.
+    fn width(&self) -> Width {
+        Width::local()
+    }
 
     /// The UUID of the image's file system; `None` in a local directory.
     fn uuid(&self) -> Option<[u8; 16]> {

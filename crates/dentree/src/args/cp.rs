@@ -98,6 +98,11 @@ pub(crate) struct CpArgs {
 }
 
 impl CpArgs {
+    /// A plain copy of the first to the second.
+    pub(crate) fn of(from: OsString, to: OsString) -> CpArgs {
+        CpArgs { locations: vec![from, to], ..CpArgs::default() }
+    }
+
     /// The options by which mv(1) copies: -a, and existing files are replaced.
     pub(crate) fn for_moving() -> CpArgs {
         CpArgs { archive: true, remove_destination: true, ..CpArgs::default() }

@@ -7,13 +7,16 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_long_help = crate::command::mkfs::manifest::FORMAT)]
 pub(crate) struct MkfsArgs {
-    /// The image
+    /// The image, or a block device; with --partition the disk whose partition it is made in
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) image: OsString,
     /// The size in bytes, or with K, M, G, T for powers of 1024
-    /// (default: enough for what it is filled from)
-    #[arg(long, value_name = "N", value_parser = parse_size, required_unless_present = "from")]
+    /// (default: that of the device or partition, else enough for what it is filled from)
+    #[arg(long, value_name = "N", value_parser = parse_size)]
     pub(crate) size: Option<u64>,
+    /// Make it in a partition that is added behind those of a disk image; the image grows as needed
+    #[arg(long)]
+    pub(crate) append_partition: bool,
     /// Copy a directory into it: owners, modes, times, hard links, holes, extended attributes. Or
     /// extract a tar archive, plain or compressed by gzip or zstd; `-` is standard input. Several
     /// archives are layers of a container image, the lowest first, with whiteouts
@@ -58,7 +61,7 @@ pub(crate) struct MkfsArgs {
     /// nothing is random
     #[arg(long)]
     pub(crate) reproducible: bool,
-    /// Replace a file that is not empty
+    /// Replace a file that is not empty, or what a device or partition holds
     #[arg(long)]
     pub(crate) force: bool,
 }

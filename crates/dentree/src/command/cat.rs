@@ -2,6 +2,7 @@
 
 use crate::args::CatArgs;
 use crate::image::{Location, Node, Session};
+use crate::interrupt;
 use crate::listed;
 use crate::report::Stop;
 use dentree_vfs::WalkOptions;
@@ -37,6 +38,7 @@ fn copy(session: &Session, at: &Location, node: &Node, buf: &mut [u8]) -> io::Re
     loop {
         match at.image.vfs.read(node, offset, buf) {
             Ok(0) => return stdout.flush(),
+            _ if interrupt::has_come() => return stdout.flush(),
             Ok(len) => {
                 stdout.write_all(&buf[..len])?;
                 offset += len as u64;

@@ -4,14 +4,14 @@
 use crate::args::DuArgs;
 use crate::args::ls::Time;
 use crate::command::find::glob;
-use crate::fanout::{self, Emit, Order};
+use crate::fanout::{self, Emit, Order, Width};
 use crate::image::{Image, Node, Session};
 use crate::output::dates::Dates;
 use crate::output::size::Scale;
 use crate::output::{Names, Output, json};
 use crate::path::join;
 use crate::report::{Problem, Stop};
-use crate::tree::{Listing, Tree, parts};
+use crate::tree::{Listing, Tree};
 use dentree_vfs::{Attr, FileType, Ino, Timestamp, WalkOptions};
 use regex::bytes::Regex;
 use serde::Serialize;
@@ -194,7 +194,7 @@ impl Sum<'_> {
         }
         files.sort_by_inode();
         let (path, listing) = (Arc::<[u8]>::from(path), Arc::new(files));
-        for range in parts(listing.len()) {
+        for range in Width::local().parts(listing.len()) {
             emit.spawn(Job::Part { path: path.clone(), listing: listing.clone(), range });
         }
         emit.put(Event::Leave);

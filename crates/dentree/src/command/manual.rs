@@ -1,19 +1,18 @@
 //! `dentree completions` and `dentree man`, generated from the argument definitions.
 
-use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::args::{CompletionsArgs, ManArgs, command};
 use crate::report::{Problem, Stop};
-use clap::CommandFactory;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Stop> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dentree", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "dentree", &mut script);
     Ok(io::stdout().write_all(&script)?)
 }
 
 pub(crate) fn man(args: &ManArgs) -> Result<(), Stop> {
     let directory = &args.directory;
-    clap_mangen::generate_to(Cli::command(), directory)
+    clap_mangen::generate_to(command(), directory)
         .map_err(|error| Problem::local(directory.as_os_str().as_bytes(), &error).into())
 }

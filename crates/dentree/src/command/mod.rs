@@ -1,5 +1,7 @@
 //! The commands, one module each.
 
+#[cfg(feature = "object-stores")]
+mod cache;
 mod cat;
 pub(crate) mod checksum;
 mod chmod;
@@ -19,8 +21,10 @@ pub(crate) mod mkfs;
 #[cfg(target_os = "linux")]
 mod mount;
 mod mv;
+mod resize;
 mod rm;
 mod serve;
+mod shell;
 pub(crate) mod stat;
 pub(crate) mod stats;
 mod tar;
@@ -34,7 +38,32 @@ mod xattr;
 
 use crate::args::Command;
 use crate::image::Session;
-use crate::report::Stop;
+use crate::interrupt;
+use crate::report::{self, Status, Stop};
+use std::io::ErrorKind;
+
+/// Runs a command, reports why it stopped, and commits its changes.
+pub(crate) fn run_to_end(session: &Session, command: &Command) {
+    end(session, run(session, command));
+}
+
+fn end(session: &Session, done: Result<(), Stop>) {
+    match done {
+        Ok(()) => {}
+        Err(Stop::Problem(problem)) => session.report.problem(&problem),
+        // The reader of a pipe has closed it: `dentree find … | head`.
+        Err(Stop::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(Stop::Output(_)) if interrupt::has_come() => session.report.remember(Status::Failed),
+        Err(Stop::Output(error)) => {
+            report::print(format_args!("dentree: cannot write to standard output: {error}"));
+            session.report.remember(Status::Failed);
+        }
+    }
+    session.close();
+    if session.options.stats {
+        stats::print(session);
+    }
+}
 
 /// Runs a command. Problems with single files are reported on the way.
 pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
@@ -63,11 +92,16 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Mkfs(args) => mkfs::run(session, args),
         Command::Label(args) => tune::label(session, args),
         Command::Uuid(args) => tune::uuid(session, args),
+        Command::Tune(args) => tune::run(session, args),
+        Command::Resize(args) => resize::run(session, args),
         #[cfg(target_os = "linux")]
         Command::Mount(args) => mount::run(session, args),
         #[cfg(target_os = "linux")]
         Command::Umount(args) => umount::run(args),
         Command::Serve(args) => serve::run(session, args),
+        Command::Shell(args) => shell::run(session, args),
+        #[cfg(feature = "object-stores")]
+        Command::Cache(args) => cache::run(session, args),
         Command::Demo => demo::run(session),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),

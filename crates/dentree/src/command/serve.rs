@@ -1,18 +1,20 @@
 //! `dentree serve`: an image over HTTP.
 
 use crate::args::ServeArgs;
+use crate::command::tar::create;
 use crate::image::{Image, Session};
 use crate::output::escape;
 use crate::pressure;
 use crate::report::{self, Problem, Status, Stop};
-use dentree_http::{Access, Figure, Handle, Log, Options, Server};
+use dentree_http::{Access, Figure, Handle, Log, Options, Passwords, Server, Tls, TlsError};
 use dentree_vfs::Error;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -40,14 +42,24 @@ pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     options.listen = args.listen;
     options.metrics = args.metrics;
     options.figures = figures(image.clone(), dropped);
+    let archived = image.clone();
+    options.archive = Some(Box::new(move |path, to| create::write(&archived, path, to)));
+    options.passwords = args.password_file.as_deref().map(passwords).transpose()?;
+    options.tls = tls(args)?;
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
     options.limits.connections = options.limits.connections.min(connections());
     let server = Server::bind(image.vfs.clone(), options, log)
         .map_err(|error| Problem::new(addresses(args), Status::Failed, cannot_listen(&error)))?;
     report::print(format_args!(
-        "dentree: {} is served at http://{}/; Ctrl-C ends it",
+        "dentree: {} is served at {scheme}://{}/; Ctrl-C ends it",
         title(args),
         server.address()
     ));
+    if args.password_file.is_some() && args.tls_cert.is_none() && !args.listen.ip().is_loopback() {
+        report::print(format_args!(
+            "dentree: passwords cross the network in the clear; --tls-cert and --tls-key encrypt them"
+        ));
+    }
     if let Some(address) = server.metrics_address() {
         report::print(format_args!("dentree: figures are at http://{address}/metrics"));
     }
@@ -75,8 +87,30 @@ fn local(image: &Image, error: &io::Error) -> Problem {
 
 /// The file name of the image.
 fn title(args: &ServeArgs) -> String {
-    let path = std::path::Path::new(&args.image);
+    let path = Path::new(&args.image);
     escape::terminal(path.file_name().unwrap_or(&args.image).as_bytes()).into_owned()
+}
+
+fn passwords(file: &Path) -> Result<Passwords, Problem> {
+    let text = String::from_utf8(read(file)?).map_err(|_| wrong(file, "is not UTF-8"))?;
+    Passwords::parse(&text).map_err(|problem| wrong(file, problem))
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<Tls>, Problem> {
+    let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let tls = Tls::parse(&read(chain)?, &read(key)?).map_err(|error| match error {
+        TlsError::Chain(problem) => wrong(chain, problem),
+        TlsError::Key(problem) => wrong(key, problem),
+    });
+    tls.map(Some)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Problem> {
+    fs::read(file).map_err(|error| Problem::local(file.as_os_str().as_bytes(), &error))
+}
+
+fn wrong(file: &Path, problem: impl Into<String>) -> Problem {
+    Problem::new(escape::terminal(file.as_os_str().as_bytes()), Status::Failed, problem)
 }
 
 fn addresses(args: &ServeArgs) -> String {

@@ -79,8 +79,9 @@ fn fallbacks(names: &NameStats) -> String {
 }
 
 fn network(transfers: &Transfers) -> String {
-    let Transfers { requests, fetched_bytes, used_bytes } = *transfers;
-    format!("{requests} requests, {} fetched, {} of them used", human(fetched_bytes), human(used_bytes))
+    let Transfers { requests, fetched_bytes, cached_bytes, used_bytes } = *transfers;
+    let [fetched, cached, used] = [fetched_bytes, cached_bytes, used_bytes].map(human);
+    format!("{requests} requests; {fetched} fetched, {cached} from the cache on disk, {used} of both used")
 }
 
 fn pressure(shrinks: &Shrinks) -> String {

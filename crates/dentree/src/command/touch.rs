@@ -71,14 +71,12 @@ fn times(session: &Session, args: &TouchArgs) -> Result<Times, Problem> {
 fn of_file(session: &Session, file: &OsStr) -> Result<Times, Problem> {
     let at =
         |seconds, nanos: i64| SetTime::At(Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) });
-    match fs::metadata(file) {
-        Ok(found) => Ok((at(found.atime(), found.atime_nsec()), at(found.mtime(), found.mtime_nsec()))),
-        Err(error) if !file.as_bytes().contains(&b':') => Err(Problem::local(file.as_bytes(), &error)),
-        Err(_) => {
-            let attr = session.locate(file)?.walk(WalkOptions::FOLLOW)?.attr();
-            Ok((SetTime::At(attr.atime), SetTime::At(attr.mtime)))
-        }
+    if session.names_image(file) {
+        let attr = session.locate(file)?.walk(WalkOptions::FOLLOW)?.attr();
+        return Ok((SetTime::At(attr.atime), SetTime::At(attr.mtime)));
     }
+    let found = fs::metadata(file).map_err(|error| Problem::local(file.as_bytes(), &error))?;
+    Ok((at(found.atime(), found.atime_nsec()), at(found.mtime(), found.mtime_nsec())))
 }
 
 /// Seconds rounded down, and nanoseconds.

@@ -8,6 +8,7 @@ pub(crate) mod json;
 pub(crate) mod quote;
 pub(crate) mod size;
 
+use crate::interrupt;
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
@@ -37,6 +38,9 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        if interrupt::has_come() {
+            return Err(io::Error::other("interrupted"));
+        }
         self.to.write(buf)
     }
 

@@ -6,7 +6,7 @@ Print one line per file, to compare two trees with diff
 
 Lines are sorted by the bytes of the path. Each has eleven fields, divided by tabs, with - where there is nothing to say:
 
-  path     relative to the tree, which is . itself; control bytes and bytes that are not UTF-8 as \\x1b (\\n, \\t, \\r), a \
+  path     relative to the tree, which is . itself, or behind the tree where several are given; control bytes and bytes that are not UTF-8 as \\x1b (\\n, \\t, \\r), a \
 backslash doubled
   type     f d l b c p s, as find -type has them
   mode     permission, setuid, setgid and sticky bits, octal

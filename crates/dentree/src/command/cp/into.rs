@@ -12,7 +12,7 @@ use super::target_dir::is_plain_name;
 use super::{CUT_SHORT, DANGLING, IN_THE_WAY, INTO_ITSELF, JUST_MADE, NO_LINK, SAME_FILE, each_extent};
 use crate::args::CpArgs;
 use crate::command::ln::create_or_replace;
-use crate::image::{Image, Location, Node, SUPERUSER, Session, names_image};
+use crate::image::{Image, Location, Node, SUPERUSER, Session};
 use crate::local::{each_data, read_ready};
 use crate::operands::total_of;
 use crate::owners::Owners;
@@ -43,13 +43,16 @@ pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> 
 /// What is copied: known where all sources are local files, or one is a whole image.
 fn total(session: &Session, options: &Options<'_>) -> Option<Total> {
     if let [only] = &options.sources[..]
-        && names_image(only)
+        && session.names_image(only)
     {
         let at = session.locate(only).ok()?;
         let node = at.walk(WalkOptions::FOLLOW).ok()?;
         return total_of(&[(at, node)]);
     }
     options.sources.iter().try_fold(Total::default(), |sum, source| {
+        if session.names_image(source) {
+            return None;
+        }
         let found = std::fs::metadata(source).ok().filter(|found| found.is_file())?;
         Some(Total { files: sum.files + 1, bytes: sum.bytes.saturating_add(found.len()) })
     })
@@ -189,7 +192,7 @@ impl<'a> Copy<'a> {
             if self.options.follows_sources() { WalkOptions::FOLLOW } else { WalkOptions::KEEP_LINK };
         let mut sources = Vec::new();
         for argument in arguments {
-            if !names_image(argument) {
+            if !self.session.names_image(argument) {
                 let origin = Origin::Local(PathBuf::from(argument));
                 sources.push((argument.as_bytes().to_vec(), Ok(origin)));
                 continue;

@@ -12,7 +12,7 @@ mod sparse;
 mod target_dir;
 
 use crate::args::CpArgs;
-use crate::image::{Image, Node, Session, names_image};
+use crate::image::{Image, Node, Session};
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{Error, Extent};
 pub(super) use into::move_between;
@@ -27,12 +27,12 @@ const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(session: &Session, args: &CpArgs) -> Result<(), Stop> {
     let options = Options::new(args)?;
-    let images = options.sources.iter().filter(|source| names_image(source)).count();
+    let images = options.sources.iter().filter(|source| session.names_image(source)).count();
     let all = images == options.sources.len();
-    if (args.link || args.symbolic_link) && !names_image(options.target) {
+    if (args.link || args.symbolic_link) && !session.names_image(options.target) {
         return Err(Problem::usage("cp", NO_LINK).into());
     }
-    match (&args.files_from, all, names_image(options.target)) {
+    match (&args.files_from, all, session.names_image(options.target)) {
         (None, _, true) => into::run(session, &options),
         (None, true, false) => out::run(session, &options),
         (Some(file), true, false) => out_listed::run(session, &options, file),

@@ -19,7 +19,7 @@ use crate::path::join;
 use crate::progress::Progress;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::temp_entry::Existing;
-use crate::tree::{Entry, Listing, Tree, parts};
+use crate::tree::{Entry, Listing, Tree};
 use dentree_sync::Mutex;
 use dentree_vfs::{Error, FileType, Ino, WalkOptions};
 use std::collections::{HashMap, HashSet};
@@ -43,7 +43,7 @@ pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> 
     if (found.len() > 1 || into == Some(true)) && !is_dir {
         return Err(local_problem(local, &io::ErrorKind::NotADirectory.into()).into());
     }
-    let interrupted = interruptible("cp")?;
+    let interrupted = interruptible().map_err(Problem::signals)?;
     fanout::raise_file_limit();
     let progress = options.progress(session, total_of(&found));
     let copier = AttributeCopier::new(options);
@@ -75,7 +75,13 @@ pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> 
                 copy.work(job, emit);
             }
         };
-        fanout::run(fanout::threads(), Order::AsReady, vec![job], work, |()| ControlFlow::Continue(()));
+        fanout::run(
+            at.image.width().threads,
+            Order::AsReady,
+            vec![job],
+            work,
+            |()| ControlFlow::Continue(()),
+        );
         for (node, dir, is_new) in parents.iter().rev().filter(|(_, _, is_new)| *is_new) {
             copy.apply(node, (&Target::directory(dir), *is_new), &dir.label(b""));
         }
@@ -270,9 +276,10 @@ impl<'a> Copy<'a> {
             }
         }
         let (files, path) = (Arc::new(files), Arc::<[u8]>::from(path));
-        let pending = AtomicUsize::new(1 + directories.len() + parts(files.len()).count());
+        let width = self.image().width();
+        let pending = AtomicUsize::new(1 + directories.len() + width.parts(files.len()).count());
         let into = Arc::new(Filling { dir, node, above, made, pending });
-        for range in parts(files.len()) {
+        for range in width.parts(files.len()) {
             emit.spawn(Job::Part { into: into.clone(), listing: files.clone(), range, path: path.clone() });
         }
         for (name, ino, path) in directories {

@@ -28,7 +28,7 @@ pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Resu
     let target = Path::new(options.target);
     let top = Arc::new(TargetDir::top(target).map_err(|error| local_problem(target, &error))?);
     let mut paths = Paths::open(file, options.args.null)?;
-    let interrupted = interruptible("cp")?;
+    let interrupted = interruptible().map_err(Problem::signals)?;
     fanout::raise_file_limit();
     let (progress, copier) = (options.progress(session, None), AttributeCopier::new(options));
     let first_names = FirstNames::default();
@@ -51,7 +51,13 @@ pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Resu
                 listed.copy.entry(&job.into, &job.name, false, &job.node, &job.path);
             }
         };
-        fanout::run(fanout::threads(), Order::AsReady, jobs, work, |()| ControlFlow::Continue(()));
+        fanout::run(
+            base.at.image.width().threads,
+            Order::AsReady,
+            jobs,
+            work,
+            |()| ControlFlow::Continue(()),
+        );
     }
     listed.finish();
     copier.report_losses(&session.report);

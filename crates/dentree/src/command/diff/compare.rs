@@ -4,7 +4,7 @@ use super::difference::{Change, Difference};
 use crate::any_tree::{Source, Version};
 use crate::fanout::Emit;
 use crate::path::join;
-use crate::tree::{Entry, Listing, parts};
+use crate::tree::{Entry, Listing};
 use dentree_vfs::FileType;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -98,7 +98,7 @@ impl<A: Source, B: Source> Comparison<'_, A, B> {
             a += usize::from(order.is_le());
             b += usize::from(order.is_ge());
         }
-        let parts: Vec<_> = parts(common.len()).collect();
+        let parts: Vec<_> = self.old.width().of_both(self.new.width()).parts(common.len()).collect();
         let dirs = Arc::new(Directories { old: (old, olds), new: (new, news), path, common });
         parts.into_iter().for_each(|part| emit.spawn(Job::Common(dirs.clone(), part)));
     }

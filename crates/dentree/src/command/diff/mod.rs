@@ -81,7 +81,7 @@ fn compare<A: Source, B: Source>(old: (A, A::File), new: (B, B::File), is_quick:
     let comparison = Comparison { old: &old.0, new: &new.0, is_quick };
     let mut differences = Vec::new();
     fanout::run(
-        fanout::threads(),
+        old.0.width().of_both(new.0.width()).threads,
         Order::AsReady,
         vec![Job::Files(old.1, new.1)],
         |job, emit| comparison.work(job, emit),

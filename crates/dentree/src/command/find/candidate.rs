@@ -6,6 +6,7 @@ use crate::path::join_into;
 use crate::report::{Problem, Status};
 use crate::tree::{Entry, Tree};
 use dentree_vfs::{Attr, Error, FileType, Ino, WalkOptions};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 /// Where an entry was found.
@@ -17,6 +18,8 @@ pub(super) struct Place<'a> {
     pub(super) parent: Option<Ino>,
     /// The path of the start.
     pub(super) start: &'a [u8],
+    /// What is shown before paths: the image, where there are several.
+    pub(super) prefix: &'a [u8],
     /// Levels below the start.
     pub(super) depth: u32,
     /// Symbolic links stand for what they lead to.
@@ -83,6 +86,20 @@ impl<'a> Candidate<'a> {
             self.push_path(&mut path);
             path
         })
+    }
+
+    /// Appends the path as it is shown.
+    pub(super) fn push_shown(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.at.prefix);
+        self.push_path(out);
+    }
+
+    /// The path as it is shown.
+    pub(super) fn shown(&self) -> Cow<'_, [u8]> {
+        match self.at.prefix {
+            b"" => Cow::Borrowed(self.path()),
+            prefix => Cow::Owned([prefix, self.path()].concat()),
+        }
     }
 
     /// Appends the path.

@@ -27,9 +27,14 @@ Expression, as of find(1); -print is done where no action is given:
   -delete changes the image. -regex takes no back-references; of -regextype all are known but awk,
   gnu-awk, posix-awk and posix-minimal-basic.
 
+  --format is done of each file for which the whole expression holds, in place of -print; -o FILE
+  right behind it names the file, elsewhere -o means or. With --timeline a row is a time stamp.
+
 Examples:
   dentree find disk.img:/etc -name '*.conf' -size +1k
   dentree find disk.img '(' -perm -4000 -o -nouser ')' -ls
   dentree find disk.img:/home -type f -newermt '2 days ago' -exec sha256sum {} +
+  dentree find disk.img --columns path,size,sha256 --format parquet -o names.parquet
+  dentree find disk.img --timeline | mactime -d -z UTC
   dentree find disk.img:/var/cache -type f -mtime +30 -delete
 ";

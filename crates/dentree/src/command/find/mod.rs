@@ -5,6 +5,8 @@ mod candidate;
 mod expression;
 pub(crate) mod glob;
 pub(crate) mod help;
+#[cfg(not(feature = "formats"))]
+mod no_table;
 mod number;
 mod parse;
 mod permissions;
@@ -13,6 +15,8 @@ mod search;
 mod sink;
 #[cfg(test)]
 mod slow_device;
+#[cfg(feature = "formats")]
+mod table;
 mod test;
 pub(crate) mod words;
 
@@ -23,42 +27,61 @@ use crate::report::{Problem, Status, Stop};
 use crate::tree::Tree;
 use action::Action;
 use dentree_vfs::Timestamp;
+#[cfg(not(feature = "formats"))]
+use no_table as table;
 use parse::{Context, Follow, Plan, Settings, Split};
 use rustix::time::{ClockId, clock_gettime};
 use search::Search;
-use sink::{LocalFiles, Sink};
+use sink::{LocalFiles, Printed, Sink};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use table::Table;
+use test::Cost;
 
 pub(crate) fn run(session: &Session, args: &FindArgs) -> Result<(), Stop> {
+    table::write(session, args, |table| search(session, args, table))
+}
+
+fn search(session: &Session, args: &FindArgs, table: Option<Table>) -> Result<(), Stop> {
     let split = parse::split(&args.words)?;
-    let mut find = Find { session, split: &split, now: now(), files: LocalFiles::default() };
+    let row = table.as_ref().map(Table::cost);
+    let mut find = Find { session, split: &split, now: now(), files: LocalFiles::default(), row };
     let checked = find.plan(None)?;
-    let starts = starts(&split, &checked.settings)?;
+    if table.as_ref().is_some_and(Table::is_standard_output) && prints(&checked) {
+        let why =
+            "standard output has the table of --format, and no other action prints there; name a file by -o";
+        return Err(Problem::new("find", Status::Failed, why).into());
+    }
+    let starts = starts(session, &split, &checked.settings)?;
     let interrupted =
         if acts(&checked) { session.catch_interrupts()? } else { Arc::new(AtomicBool::new(false)) };
-    let sink = Sink::new(args.json);
+    let sink = Sink::new(printed(args), table);
     let mut plans: Vec<(Arc<Image>, Plan)> = Vec::new();
+    let has_several = session.names_several_images(&starts);
     for start in &starts {
         if sink.has_ended() || interrupted.load(Ordering::Relaxed) {
             break;
         }
-        let (at, node) = match locate(session, start, &checked.settings) {
+        let (mut at, node) = match locate(session, start, &checked.settings) {
             Ok(found) => found,
             Err(problem) => {
                 session.report.problem(&problem);
                 continue;
             }
         };
+        if has_several {
+            at.name_image();
+        }
         if !plans.iter().any(|(image, _)| Arc::ptr_eq(image, &at.image)) {
             plans.push((at.image.clone(), find.plan(Some(&at.image))?));
         }
         for (_, plan) in plans.iter().filter(|(image, _)| Arc::ptr_eq(image, &at.image)) {
             let tree = Tree::new(&at.image, &session.report);
-            Search::new(tree, at.path.clone(), plan, &sink, args.sort, &interrupted).run(&node);
+            let paths = (at.path.clone(), at.prefix());
+            Search::new(tree, paths, plan, &sink, args.sort, &interrupted).run(&node);
         }
     }
     for (_, plan) in &plans {
@@ -69,7 +92,7 @@ pub(crate) fn run(session: &Session, args: &FindArgs) -> Result<(), Stop> {
         });
     }
     find.files.finish().iter().for_each(|problem| session.report.problem(problem));
-    Ok(sink.finish()?)
+    sink.finish()
 }
 
 struct Find<'a> {
@@ -77,15 +100,31 @@ struct Find<'a> {
     split: &'a Split<'a>,
     now: Timestamp,
     files: LocalFiles,
+    row: Option<Cost>,
 }
 
 impl Find<'_> {
     /// Compiles the expression for an image; without one, only checks it.
     fn plan(&mut self, image: Option<&Arc<Image>>) -> Result<Plan, Problem> {
         let owners = Arc::new(image.map_or_else(Owners::default, |image| Owners::of(image)));
-        let (session, now, files) = (self.session, self.now, &mut self.files);
-        parse::parse(self.split, Context { session, image, owners, now, files })
+        let (session, now, files, row) = (self.session, self.now, &mut self.files, self.row);
+        parse::parse(self.split, Context { session, image, owners, now, files, row })
     }
+}
+
+fn printed(args: &FindArgs) -> Printed {
+    match (args.json, args.timeline) {
+        (true, _) => Printed::Json,
+        (_, true) => Printed::Bodyfile,
+        _ => Printed::Path,
+    }
+}
+
+/// Whether an action prints on standard output.
+fn prints(plan: &Plan) -> bool {
+    let mut prints = false;
+    plan.expression.each_action(&mut |action| prints |= matches!(action, Action::Print(_, None)));
+    prints
 }
 
 /// Whether the search leaves traces that an interruption must not leave half done.
@@ -95,10 +134,11 @@ fn acts(plan: &Plan) -> bool {
     acts
 }
 
-fn starts(split: &Split<'_>, settings: &Settings) -> Result<Vec<OsString>, Problem> {
+fn starts(session: &Session, split: &Split<'_>, settings: &Settings) -> Result<Vec<OsString>, Problem> {
     let wrong = |message: &str| Problem::new("find", Status::Failed, message);
     let Some(list) = &settings.starts_from else {
         return match split.starts {
+            [] if session.names_image(OsStr::new(".")) => Ok(vec![".".into()]),
             [] => Err(wrong("no IMAGE:PATH says where to search; it comes before the expression")),
             starts => Ok(starts.to_vec()),
         };

@@ -8,20 +8,17 @@ use super::action::Action;
 use super::candidate::{Candidate, Place};
 use super::expression::Expression;
 use super::parse::{Follow, Plan};
-use super::sink::{Found, Sink};
+use super::sink::{Found, Printed, Sink};
 use super::test::{Cost, Test};
-use crate::fanout::{self, Emit, Order};
+use crate::fanout::{self, Emit, Order, Width};
 use crate::image::Node;
 use crate::path::join_into;
-use crate::tree::{Entry, Listing, Step, Tree, in_path_order, parts};
+use crate::tree::{Entry, Listing, Step, Tree, in_path_order};
 use dentree_vfs::{FileType, Ino};
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Bytes of output per buffer, about.
-const BATCH: usize = 32 << 10;
 
 pub(super) struct Search<'a> {
     tree: Tree<'a>,
@@ -32,6 +29,7 @@ pub(super) struct Search<'a> {
     /// Ctrl-C was pressed.
     interrupted: &'a AtomicBool,
     start: Vec<u8>,
+    prefix: Vec<u8>,
     follow: Follow,
     depth: RangeInclusive<u32>,
     contents_first: bool,
@@ -67,7 +65,7 @@ enum Job {
 impl<'a> Search<'a> {
     pub(super) fn new(
         tree: Tree<'a>,
-        start: Vec<u8>,
+        (start, prefix): (Vec<u8>, Vec<u8>),
         plan: &'a Plan,
         sink: &'a Sink,
         sorts: bool,
@@ -86,6 +84,7 @@ impl<'a> Search<'a> {
             sink,
             interrupted,
             start,
+            prefix,
             follow: plan.settings.follow,
             depth: plan.settings.depth.clone(),
             contents_first: plan.settings.contents_first,
@@ -102,7 +101,7 @@ impl<'a> Search<'a> {
             self.order,
             vec![Job::Start(node.clone())],
             |job, emit| self.work(job, emit),
-            |text: Vec<u8>| self.sink.write(&text),
+            |found| self.sink.write(found),
         );
     }
 
@@ -110,7 +109,7 @@ impl<'a> Search<'a> {
         self.sink.has_ended() || self.interrupted.load(Ordering::Relaxed)
     }
 
-    fn work(&self, job: Job, emit: &mut Emit<'_, Job, Vec<u8>>) {
+    fn work(&self, job: Job, emit: &mut Emit<'_, Job, Found>) {
         if self.stops() {
             return;
         }
@@ -129,7 +128,7 @@ impl<'a> Search<'a> {
         flush(&mut found, emit);
     }
 
-    fn start(&self, node: &Node, found: &mut Found, emit: &mut Emit<'_, Job, Vec<u8>>) {
+    fn start(&self, node: &Node, found: &mut Found, emit: &mut Emit<'_, Job, Found>) {
         let name = self.start.rsplit(|byte| *byte == b'/').next().unwrap_or(b"");
         let name = if name.is_empty() { b"/" } else { name };
         let entry = Entry { name, ino: node.ino(), kind: Some(node.kind()) };
@@ -154,12 +153,13 @@ impl<'a> Search<'a> {
             dir: dir.map_or(&self.start, |dir| &dir.path),
             parent: dir.map(|dir| dir.ino),
             start: &self.start,
+            prefix: &self.prefix,
             depth: dir.map_or(0, |dir| dir.depth),
             follows: self.follow == Follow::Always || self.follow == Follow::Starts && dir.is_none(),
         }
     }
 
-    fn contents(&self, dir: Arc<Directory>, found: &mut Found, emit: &mut Emit<'_, Job, Vec<u8>>) {
+    fn contents(&self, dir: Arc<Directory>, found: &mut Found, emit: &mut Emit<'_, Job, Found>) {
         let Some(node) = self.tree.inode(dir.ino, &dir.path) else { return };
         let mut listing = match self.follow {
             // Links may lead to one directory by several paths.
@@ -181,20 +181,25 @@ impl<'a> Search<'a> {
             return;
         }
         let (listing, steps) = (Arc::new(listing), Arc::<[Step]>::from(steps));
-        for range in parts(steps.len()) {
+        for range in Width::local().parts(steps.len()) {
             let (dir, listing, steps) = (dir.clone(), listing.clone(), steps.clone());
             emit.spawn(Job::Part { dir, listing, steps, range });
         }
     }
 
+    /// Whether a printed path stands for attributes.
+    fn prints_inodes(&self) -> bool {
+        self.sink.printed != Printed::Path
+    }
+
     /// Whether the expression may need more of entries at this depth than directories have.
     fn asks_inodes(&self, depth: u32) -> bool {
-        depth >= *self.depth.start() && (self.sink.json || self.expression.cost() >= Cost::Inode)
+        depth >= *self.depth.start() && (self.prints_inodes() || self.expression.cost() >= Cost::Inode)
     }
 
     /// Whether name and directory entry leave open what the expression does.
     fn needs_inode(&self, place: Place<'_>, entry: Entry<'_>) -> bool {
-        if self.sink.json || self.first.is_some_and(|test| test.cost() >= Cost::Inode) {
+        if self.prints_inodes() || self.first.is_some_and(|test| test.cost() >= Cost::Inode) {
             return true;
         }
         let peeking = Candidate::peeking(place, entry);
@@ -237,7 +242,7 @@ impl<'a> Search<'a> {
         listing: &Listing,
         steps: &[Step],
         found: &mut Found,
-        emit: &mut Emit<'_, Job, Vec<u8>>,
+        emit: &mut Emit<'_, Job, Found>,
     ) {
         let place = self.place(Some(dir));
         let mut closed = HashSet::new();
@@ -261,7 +266,7 @@ impl<'a> Search<'a> {
                     if std::mem::take(&mut found.pruned) {
                         closed.insert(index);
                     }
-                    if found.text.len() >= BATCH {
+                    if found.is_large() {
                         flush(found, emit);
                     }
                 }
@@ -321,8 +326,8 @@ impl<'a> Search<'a> {
     }
 }
 
-fn flush(found: &mut Found, emit: &mut Emit<'_, Job, Vec<u8>>) {
-    if !found.text.is_empty() {
-        emit.put(std::mem::take(&mut found.text));
+fn flush(found: &mut Found, emit: &mut Emit<'_, Job, Found>) {
+    if !found.is_empty() {
+        emit.put(found.take());
     }
 }

@@ -65,10 +65,11 @@ fn search(image: &Arc<Image>) -> usize {
     let words = ["-size", "-1000000G", "-fprint", file.path().to_str().unwrap()].map(OsString::from);
     let session = Session::new(Global::default());
     let split = parse::split(&words).unwrap();
-    let mut find = Find { session: &session, split: &split, now: now(), files: LocalFiles::default() };
-    let (plan, sink) = (find.plan(Some(image)).unwrap(), Sink::new(false));
+    let files = LocalFiles::default();
+    let mut find = Find { session: &session, split: &split, now: now(), files, row: None };
+    let (plan, sink) = (find.plan(Some(image)).unwrap(), Sink::new(Printed::Path, None));
     let (tree, interrupted) = (Tree::new(image, &session.report), AtomicBool::new(false));
-    Search::new(tree, b"/".to_vec(), &plan, &sink, false, &interrupted).run(image.vfs.root());
+    Search::new(tree, (b"/".to_vec(), Vec::new()), &plan, &sink, false, &interrupted).run(image.vfs.root());
     assert!(find.files.finish().is_empty());
     std::fs::read_to_string(file.path()).unwrap().lines().count()
 }

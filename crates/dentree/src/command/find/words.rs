@@ -54,14 +54,22 @@ const WITH_ARGUMENT: [&str; 44] = [
 const WITH_COMMAND: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
 
 /// Our own options, which find(1) has no equivalent for; the flag marks those with a value.
-const OWN: [(&str, bool); 9] = [
+const OWN: [(&str, bool); 17] = [
     ("--json", false),
+    ("--format", true),
+    ("--output", true),
+    ("--columns", true),
+    ("--timeline", false),
     ("--sort", false),
     ("--stats", false),
     ("--no-progress", false),
     ("--partition", true),
     ("--offset", true),
     ("--dx-read-ahead", true),
+    ("--endpoint", true),
+    ("--cache-dir", true),
+    ("--cache-size", true),
+    ("--overlay", true),
     ("--help", false),
     ("--version", false),
 ];
@@ -83,6 +91,9 @@ pub(crate) fn take_own(words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
             own.push(word);
             if *takes && !text.contains('=') {
                 own.extend(words.next());
+            }
+            if name == "--format" && names_output(words.as_slice()) {
+                own.extend(words.by_ref().take(2));
             }
             continue;
         }
@@ -108,9 +119,18 @@ pub(crate) fn take_own(words: Vec<OsString>) -> (Vec<OsString>, Vec<OsString>) {
     (own, rest)
 }
 
+/// Whether `-o` comes next and names a file: elsewhere, and before an expression, it means or.
+fn names_output(words: &[OsString]) -> bool {
+    let [option, file, ..] = words else { return false };
+    let is_file = |file: &str| file == "-" || !file.starts_with('-') && !matches!(file, "(" | "!");
+    option == "-o" && file.to_str().is_none_or(is_file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
 
     fn taken(line: &str) -> String {
         let (own, rest) = take_own(line.split(' ').map(OsString::from).collect());
@@ -122,6 +142,29 @@ mod tests {
     fn our_own_options_may_stand_anywhere() {
         assert_eq!(taken("a:/ -name *.c --json --offset 5"), "--json --offset 5 | a:/ -name *.c");
         assert_eq!(taken("--partition=2 a:/ --sort ( -true )"), "--partition=2 --sort | a:/ ( -true )");
+    }
+
+    #[test]
+    fn the_output_is_named_behind_the_format_and_elsewhere_o_is_or() {
+        assert_eq!(taken("a:/ -empty --format csv -o -name x"), "--format csv | a:/ -empty -o -name x");
+        assert_eq!(
+            taken("a:/ --format csv -o f -name x -o -empty"),
+            "--format csv -o f | a:/ -name x -o -empty"
+        );
+        assert_eq!(
+            taken("a:/ -name x -o -empty --format=csv -o -"),
+            "--format=csv -o - | a:/ -name x -o -empty"
+        );
+    }
+
+    #[test]
+    fn options_of_all_commands_are_options_of_find() {
+        let command = Cli::command();
+        for option in command.get_arguments().filter(|option| option.is_global_set()) {
+            let name = format!("--{}", option.get_long().unwrap());
+            let takes = option.get_action().takes_values();
+            assert!(OWN.contains(&(&*name, takes)), "{name} is missing");
+        }
     }
 
     #[test]

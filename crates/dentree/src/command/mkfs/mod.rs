@@ -1,7 +1,7 @@
 //! `dentree mkfs`: makes an image.
 //!
-//! The image is made in a file without a name in the same directory, and gets its name when it is
-//! complete: an interruption leaves the previous file.
+//! An image is made in a file without a name in the same directory, and gets its name when it is
+//! complete: an interruption leaves the previous file. Other places: [`place`].
 
 mod fill;
 mod fill_error;
@@ -9,6 +9,7 @@ pub(crate) mod identity;
 pub(crate) mod manifest;
 #[cfg(test)]
 mod memory;
+mod place;
 mod source;
 mod time;
 
@@ -20,7 +21,7 @@ use crate::output::{Output, escape, human};
 use crate::progress::{Progress, Total};
 use crate::report::{Problem, Status, Stop};
 use crate::temp_entry::{Existing, TempEntry};
-use dentree_blockdev::{Access, FileDevice};
+use dentree_blockdev::{Access, BlockDevice, FileDevice};
 use dentree_ext4::mkfs::{Features, MkfsError, MkfsOptions, NewFileSystem, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
 use dentree_vfs::{Budgets, Vfs};
@@ -28,12 +29,11 @@ use fill::{ProgressSink, fill};
 use fill_error::FillError;
 use identity::Identity;
 use manifest::Manifest;
-use rustix::fs::Mode;
+use place::Place;
 use source::Source;
 use std::cell::RefCell;
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
@@ -43,8 +43,8 @@ use time::Time;
 
 pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let path = ImagePath { image: Path::new(&args.image) };
-    if session.options.partition.is_some() || session.options.offset.is_some() {
-        let message = "a file system is made in a file of its own, without --partition and --offset";
+    if session.options.offset.is_some() {
+        let message = "a file system is made in a file, on a device or in a --partition, not at an --offset";
         return Err(path.problem(Status::Usage, message).into());
     }
     let directory = from_directory(&path, args)?;
@@ -54,8 +54,8 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let manifest = read_manifest(args)?;
     let time = if args.reproducible { Time::fixed()? } else { Time::now() };
     let source = directory.map(|directory| Source { directory, manifest: &manifest, time });
-    let replaced = path.check(args.force)?;
-    let interrupted = interruptible("mkfs")?;
+    let place = Place::of(session, &path, args)?;
+    let interrupted = interruptible().map_err(Problem::signals)?;
     let io = |error: io::Error| path.io(&error);
     let parent = File::open(path.parent()).map_err(io)?;
     let archives = if source.is_none() { &args.from[..] } else { &[] };
@@ -64,36 +64,54 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
         Some(source) => amount(source).map_err(|stopped| path.stopped(stopped))?,
         None => layers.amount,
     };
-    let size = args.size.unwrap_or_else(|| amount.image_size());
+    let size = size(&path, args, place.room(), amount)?;
     let total = Some(Total { files: amount.entries, bytes: amount.bytes });
-    let options = options(&path, args, time, (size, source.as_ref()))?;
-    let temp = TempEntry::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
-    temp.open().map_or(Ok(()), |file| file.set_len(size)).map_err(io)?;
-    let device = FileDevice::open(temp.path(), Access::ReadWrite)
-        .map_err(|error| path.problem(Status::Failed, error.to_string()))?;
-    let made = mkfs(&device, &options).map_err(|error| path.refused(&error))?;
+    let mut options = options(&path, args, time, (size, source.as_ref()))?;
+    let mut prepared = place.prepare(&path, (&parent, size, args.dry_run))?;
+    options.reads_as_zeros = prepared.reads_as_zeros();
+    let device = prepared.device.clone();
+    let made = mkfs(&*device, &options).map_err(|error| path.refused(&error))?;
     if args.dry_run {
-        return report(args, &made);
+        return report(args, &made, None);
     }
+    prepared.begun();
     if let Some(source) = &source {
         let clock = if args.reproducible { Clock::Fixed(options.now) } else { Clock::System };
-        filled((session, total), &path, Arc::new(device), clock, source, &interrupted)?;
+        filled((session, total), &path, device, clock, source, &interrupted)?;
     } else if !archives.is_empty() {
         let progress = session.progress(total, false);
-        extracted((session, &progress), &path, Arc::new(device), layers, &interrupted)?;
+        extracted((session, &progress), &path, device, layers, &interrupted)?;
     }
     if interrupted.load(Ordering::Relaxed) {
-        return Err(path.problem(Status::Failed, "interrupted; nothing was made").into());
+        return Err(path.problem(Status::Failed, format!("interrupted; {}", prepared.left())).into());
     }
-    path.publish(temp, replaced.as_ref().map(|(_, found)| found)).map_err(io)?;
-    if args.quiet { Ok(()) } else { report(args, &made) }
+    let number = prepared.publish(&path)?;
+    if args.quiet { Ok(()) } else { report(args, &made, number) }
 }
 
-fn report(args: &MkfsArgs, made: &NewFileSystem) -> Result<(), Stop> {
+fn report(args: &MkfsArgs, made: &NewFileSystem, added: Option<u32>) -> Result<(), Stop> {
     let mut out = Output::new();
     out.write_all(&out.names().show(args.image.as_bytes()))?;
-    writeln!(out, ": {}", describe(made))?;
+    let added = added.map_or(String::new(), |number| format!(" partition {number}"));
+    writeln!(out, "{added}: {}", describe(made))?;
     Ok(out.flush()?)
+}
+
+/// The size that is told, that of the place, or enough for what fills it.
+fn size(path: &ImagePath<'_>, args: &MkfsArgs, room: Option<u64>, amount: Amount) -> Result<u64, Problem> {
+    match (args.size, room) {
+        (Some(size), Some(room)) if size > room => {
+            Err(path.problem(Status::Usage, format!("--size is larger than the {room} bytes that there are")))
+        }
+        (None, Some(room)) => Ok(room),
+        // Whole blocks, also of a partition.
+        (Some(size), _) if args.append_partition => Ok(size.next_multiple_of(4096)),
+        (Some(size), _) => Ok(size),
+        (None, None) if args.from.is_empty() => {
+            Err(path.problem(Status::Usage, "--size says how large it is to be, or --from what fills it"))
+        }
+        (None, None) => Ok(amount.image_size()),
+    }
 }
 
 /// The directory to copy; `None` where there is nothing to copy, or archives to extract.
@@ -121,7 +139,7 @@ fn amount(source: &Source<'_>) -> Result<Amount, FillError> {
 fn extracted(
     (session, progress): (&Session, &Progress),
     path: &ImagePath<'_>,
-    device: Arc<FileDevice>,
+    device: Arc<dyn BlockDevice>,
     mut layers: Layers,
     interrupted: &AtomicBool,
 ) -> Result<(), Problem> {
@@ -145,7 +163,7 @@ fn read_manifest(args: &MkfsArgs) -> Result<Manifest, Problem> {
 fn filled(
     (session, total): (&Session, Option<Total>),
     path: &ImagePath<'_>,
-    device: Arc<FileDevice>,
+    device: Arc<dyn BlockDevice>,
     clock: Clock,
     source: &Source<'_>,
     interrupted: &AtomicBool,
@@ -157,7 +175,11 @@ fn filled(
     for lost in watch.lost.into_inner() {
         session.report.problem(&lost);
     }
-    done.map_err(|stopped| path.stopped(stopped))?;
+    match done {
+        // The caller says what is left.
+        Err(FillError::Interrupted) => {}
+        done => done.map_err(|stopped| path.stopped(stopped))?,
+    }
     fs.close().map_err(|error| Problem::inside(path.name(), &error.into()))
 }
 
@@ -295,7 +317,7 @@ impl ImagePath<'_> {
             Err(error) => return Err(self.io(&error)),
         };
         if !found.is_file() {
-            let message = "not a regular file; images are made in files (mke2fs makes file systems on disks)";
+            let message = "not a regular file, nor a block device";
             return Err(self.problem(Status::Failed, message));
         }
         if found.nlink() > 1 {
@@ -305,9 +327,13 @@ impl ImagePath<'_> {
         if found.len() > 0 && !force {
             return Err(self.problem(Status::Failed, "exists and is not empty; --force replaces it"));
         }
-        let device = open_file(self.image, Access::ReadWrite);
+        Ok(Some((self.open()?, found)))
+    }
+
+    /// Opens the file or device, locked against other writers.
+    fn open(&self) -> Result<FileDevice, Problem> {
         let at = self.image.display().to_string();
-        device.map(|device| Some((device, found))).map_err(|error| {
+        open_file(self.image, Access::ReadWrite).map_err(|error| {
             let message = error.to_string();
             let message =
                 message.strip_prefix(&at).map_or(&*message, |rest| rest.trim_start_matches([':', ' ']));

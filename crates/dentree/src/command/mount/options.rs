@@ -127,7 +127,7 @@ impl MountOptions {
                 let name = value.to_str().unwrap_or_default();
                 self.within.dx_read_ahead = Some(name.parse::<DxReadAhead>()?);
             }
-            "overlay" => self.within.overlay = Some(value.into()),
+            "overlay" => self.within.source.overlay = Some(value.into()),
             "uid" => self.mount.ownership.uid = Some(number(value)?),
             "gid" => self.mount.ownership.gid = Some(number(value)?),
             "fsname" => self.mount.source = value.to_owned(),

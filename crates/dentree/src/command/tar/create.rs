@@ -2,20 +2,20 @@
 
 use super::{ACLS, XATTR, acl, sparse};
 use crate::args::TarCreate;
-use crate::image::{Image, Node, Session};
+use crate::image::{Image, Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
 use crate::operands::total_of;
 use crate::output::escape;
 use crate::path::join;
 use crate::progress::Progress;
-use crate::report::{self, Problem, Status, Stop};
+use crate::report::{self, Problem, Report, Status, Stop};
 use crate::tree::{Listing, Tree};
 use dentree_vfs::{Attr, Error, Extent, FileType, Ino, WalkOptions};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use tar::{Builder, EntryType, Header};
 
 /// What fits the fields of a header.
@@ -34,36 +34,45 @@ pub(super) fn run(session: &Session, args: &TarCreate) -> Result<(), Stop> {
         }
         _ => Box::new(io::stdout().lock()),
     };
-    let interrupted = interruptible("tar")?;
+    let interrupted = interruptible().map_err(Problem::signals)?;
     let found = session.walk_each(&args.locations, WalkOptions::KEEP_LINK);
     let progress = session.progress(total_of(&found), args.verbose);
-    let mut archive = Archive {
-        to: Builder::new(BufWriter::with_capacity(CHUNK, to)),
-        session,
-        interrupted: &interrupted,
-        progress: &progress,
-        links: HashMap::new(),
-        verbose: args.verbose,
-        failed: None,
-    };
+    let stopped = || interrupted.load(Ordering::Relaxed);
+    let archive = Archive::new(to, &session.report, &stopped, &progress);
+    let mut archive = Archive { verbose: args.verbose, ..archive };
     for (at, node) in found {
         archive.links.clear();
         archive.tree(&Tree::new(&at.image, &session.report), node, at.path.clone());
     }
-    if let Some(error) = archive.failed {
-        return Err(Stop::Output(error));
-    }
-    archive.to.into_inner().and_then(|mut to| to.flush())?;
-    if interrupted.load(Ordering::Relaxed) {
+    archive.finish()?;
+    if stopped() {
         return Err(Problem::new("tar", Status::Failed, "interrupted; the archive is incomplete").into());
     }
     Ok(())
 }
 
+/// Writes an archive of what a path of the image leads to, for a reader that is not told what is
+/// missing: the first problem, which is reported, ends it as an error.
+pub(crate) fn write(image: &Image, path: &[u8], to: &mut dyn Write) -> io::Result<()> {
+    let report = Report::default();
+    let stopped = || report.status() != Status::Done;
+    let progress = Progress::new(false, None);
+    let mut archive = Archive::new(to, &report, &stopped, &progress);
+    let tree = Tree::new(image, &report);
+    let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
+    match image.vfs.walk(SUPERUSER, image.vfs.root(), path, WalkOptions::FOLLOW) {
+        Ok(node) => archive.tree(&tree, node, path.to_vec()),
+        Err(error) => tree.problem(path, &error),
+    }
+    // What is told of the problem stands in the report.
+    if stopped() { Err(io::ErrorKind::InvalidData.into()) } else { archive.finish() }
+}
+
 struct Archive<'a> {
-    to: Builder<BufWriter<Box<dyn Write>>>,
-    session: &'a Session,
-    interrupted: &'a AtomicBool,
+    to: Builder<BufWriter<Box<dyn Write + 'a>>>,
+    report: &'a Report,
+    /// Whether to end early.
+    stopped: &'a dyn Fn() -> bool,
     progress: &'a Progress,
     /// The first name of each file that has several.
     links: HashMap<Ino, Vec<u8>>,
@@ -72,14 +81,31 @@ struct Archive<'a> {
     failed: Option<io::Error>,
 }
 
-impl Archive<'_> {
+impl<'a> Archive<'a> {
+    fn new(
+        to: impl Write + 'a,
+        report: &'a Report,
+        stopped: &'a dyn Fn() -> bool,
+        progress: &'a Progress,
+    ) -> Self {
+        let to = Builder::new(BufWriter::with_capacity(CHUNK, Box::new(to) as Box<dyn Write + 'a>));
+        Archive { to, report, stopped, progress, links: HashMap::new(), verbose: false, failed: None }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.to.into_inner()?.flush(),
+        }
+    }
+
     /// Archives `node` and all below it. A directory comes right before its contents: tar(1) sets
     /// its times when it meets the first member that is not below it.
     fn tree(&mut self, tree: &Tree<'_>, node: Node, path: Vec<u8>) {
         let is_root = path == b"/";
         let mut next = Some((node, path));
         let mut left: Vec<(Listing, usize, Vec<u8>)> = Vec::new();
-        while self.failed.is_none() && !self.interrupted.load(Ordering::Relaxed) {
+        while self.failed.is_none() && !(self.stopped)() {
             if let Some((node, path)) = next.take() {
                 if let Err(error) = self.member(tree.image, &node, &path, is_root) {
                     tree.problem(&path, &error);
@@ -128,8 +154,8 @@ impl Archive<'_> {
             FileType::Symlink => header.link(EntryType::Symlink, &image.vfs.readlink(node)?),
             FileType::Regular => {
                 let segments = segments(image, node, attr.size)?;
-                let report = |error: &Error| self.session.report.problem(&image.problem(path, error));
-                let content = Content::new(image, node, &report, (self.interrupted, self.progress));
+                let report = |error: &Error| self.report.problem(&image.problem(path, error));
+                let content = Content::new(image, node, &report, (self.stopped, self.progress));
                 let (header, content) = header.content(attr.size, segments, content);
                 let buffer = usize::try_from(attr.size).map_or(CHUNK, |size| size.min(CHUNK));
                 self.append(header, BufReader::with_capacity(buffer, content));
@@ -298,7 +324,7 @@ struct Content<'c> {
     image: &'c Image,
     node: &'c Node,
     report: &'c dyn Fn(&Error),
-    interrupted: &'c AtomicBool,
+    stopped: &'c dyn Fn() -> bool,
     progress: &'c Progress,
     map: Vec<u8>,
     segments: Vec<sparse::Segment>,
@@ -313,14 +339,14 @@ impl<'c> Content<'c> {
         image: &'c Image,
         node: &'c Node,
         report: &'c dyn Fn(&Error),
-        (interrupted, progress): (&'c AtomicBool, &'c Progress),
+        (stopped, progress): (&'c dyn Fn() -> bool, &'c Progress),
     ) -> Content<'c> {
         let (map, segments) = (Vec::new(), Vec::new());
         Content {
             image,
             node,
             report,
-            interrupted,
+            stopped,
             progress,
             map,
             segments,
@@ -333,15 +359,12 @@ impl<'c> Content<'c> {
 
 impl Read for Content<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Ok(0);
-        }
         if self.map_at < self.map.len() {
             let len = (&self.map[self.map_at..]).read(buf)?;
             self.map_at += len;
             return Ok(len);
         }
-        while let Some(&(start, len)) = self.segments.get(self.at.0) {
+        while let Some(&(start, len)) = self.segments.get(self.at.0).filter(|_| !(self.stopped)()) {
             if self.at.1 == len {
                 self.at = (self.at.0 + 1, 0);
                 continue;
@@ -364,8 +387,7 @@ impl Read for Content<'_> {
                 Err(error) => {
                     (self.report)(&error);
                     self.is_damaged = true;
-                    buf.fill(0);
-                    want
+                    continue;
                 }
             };
             self.at.1 += len as u64;

@@ -6,7 +6,7 @@
 //! - `acl`, `sparse`: what pax headers say of access control lists and of holes.
 
 mod acl;
-mod create;
+pub(crate) mod create;
 mod extract;
 pub(crate) mod layers;
 mod read;

@@ -131,10 +131,10 @@ impl Format {
         let text = |text: &[u8]| Value::Text(names.show(text).into_owned());
         let number = |number: u64| Value::Text(number.to_string().into_bytes());
         Some(match what {
-            What::Path => text(file.path()),
+            What::Path => text(&file.shown()),
             What::Name => text(file.name()),
-            What::Directory => text(directory(file.path())),
-            What::Start => text(file.at.start),
+            What::Directory => text(directory(&file.shown())),
+            What::Start => text(&[file.at.prefix, file.at.start].concat()),
             What::BelowStart => {
                 let below = file.path().strip_prefix(file.at.start).unwrap_or_default();
                 text(below.strip_prefix(b"/").unwrap_or(below))

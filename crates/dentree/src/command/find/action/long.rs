@@ -38,7 +38,7 @@ impl Long {
             "{:>9} {blocks:>6} {mode} {:>3} {user:<8} {group:<8} {size} {time} ",
             attr.ino.0, attr.nlink
         );
-        escape(file.path(), out);
+        escape(&file.shown(), out);
         if attr.kind == FileType::Symlink {
             out.extend_from_slice(b" -> ");
             escape(&file.link_text()?, out);

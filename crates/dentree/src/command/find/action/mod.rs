@@ -1,12 +1,13 @@
 //! The actions of an expression.
 
+mod bodyfile;
 mod execute;
 mod format;
 mod local_copy;
 mod long;
 
 use super::candidate::Candidate;
-use super::sink::{Found, LocalFile, Sink};
+use super::sink::{Found, LocalFile, Printed, Sink};
 use super::test::Cost;
 use crate::image::SUPERUSER;
 use crate::output::{Names, json};
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 pub(super) enum Action {
     Print(Line, Option<Arc<LocalFile>>),
+    /// Adds to the table of `--format`.
+    Row(Cost),
     Execute(Execute),
     Delete,
     Prune,
@@ -26,7 +29,7 @@ pub(super) enum Action {
 
 /// What is printed of a file.
 pub(super) enum Line {
-    /// Its path and this byte; with `--json` an object instead.
+    /// Its path and this byte, or another [`Printed`] instead.
     Path(u8),
     Format(Format),
     Long(Long),
@@ -37,6 +40,7 @@ impl Action {
         match self {
             Action::Print(Line::Path(_), _) | Action::Prune | Action::Quit => Cost::Name,
             Action::Print(Line::Format(format), _) => format.cost(),
+            Action::Row(cost) => *cost,
             Action::Print(Line::Long(_), _) | Action::Delete | Action::Execute(_) => Cost::More,
         }
     }
@@ -49,13 +53,18 @@ impl Action {
     /// `None` where the file cannot be judged, or the search ends.
     pub(super) fn perform(&self, file: &Candidate<'_>, found: &mut Found, sink: &Sink) -> Option<bool> {
         match self {
-            Action::Print(line, None) => line.print(file, sink.names, sink.json, &mut found.text)?,
+            Action::Print(line, None) => line.print(file, sink.names, sink.printed, &mut found.text)?,
             Action::Print(line, Some(local)) => {
                 let mut text = Vec::new();
-                line.print(file, Names::RAW, sink.json, &mut text)?;
+                line.print(file, Names::RAW, sink.printed, &mut text)?;
                 if let Err(problem) = local.write(&text) {
                     file.at.tree.report.problem(&problem);
                     sink.end();
+                }
+            }
+            Action::Row(_) => {
+                if let Some(table) = &sink.table {
+                    table.read(file, &mut found.rows)?;
                 }
             }
             Action::Execute(execute) => return execute.perform(file, found, sink),
@@ -71,16 +80,17 @@ impl Action {
 }
 
 impl Line {
-    fn print(&self, file: &Candidate<'_>, names: Names, json: bool, text: &mut Vec<u8>) -> Option<()> {
+    fn print(&self, file: &Candidate<'_>, names: Names, printed: Printed, text: &mut Vec<u8>) -> Option<()> {
         match self {
-            Line::Path(_) if json => {
-                let _ = json::line(text, &json::File::new(file.path(), file.attr()?, None));
+            Line::Path(_) if printed == Printed::Json => {
+                let _ = json::line(text, &json::File::new(&file.shown(), file.attr()?, None));
             }
+            Line::Path(_) if printed == Printed::Bodyfile => bodyfile::print(file, names, text)?,
             Line::Path(end) => {
                 if *end == 0 || names.is_raw() {
-                    file.push_path(text);
+                    file.push_shown(text);
                 } else {
-                    text.extend_from_slice(&names.show(file.path()));
+                    text.extend_from_slice(&names.show(&file.shown()));
                 }
                 text.push(*end);
             }

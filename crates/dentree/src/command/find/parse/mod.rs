@@ -12,7 +12,7 @@ use super::action::{Action, Line};
 use super::expression::Expression;
 use super::regex::Syntax;
 use super::sink::LocalFiles;
-use super::test::Test;
+use super::test::{Cost, Test};
 use super::words::is_newer;
 use crate::image::{Image, Location, Node, Session};
 use crate::output::escape;
@@ -68,6 +68,8 @@ pub(super) struct Context<'a> {
     pub(super) owners: Arc<Owners>,
     pub(super) now: Timestamp,
     pub(super) files: &'a mut LocalFiles,
+    /// What a row costs, where a table is written.
+    pub(super) row: Option<Cost>,
 }
 
 pub(super) fn split(words: &[OsString]) -> Result<Split<'_>, Problem> {
@@ -125,11 +127,13 @@ pub(super) fn parse(split: &Split<'_>, context: Context<'_>) -> Result<Plan, Pro
             "-delete looks into directories first, where -prune does nothing; -depth says that this is meant";
         return Err(wrong(why));
     }
-    let print = || Expression::Action(Action::Print(Line::Path(b'\n'), None));
-    let expression = if parser.prints {
-        expression
-    } else {
-        Expression::joined(Expression::And, vec![expression, print()])
+    let last = match parser.context.row {
+        Some(cost) => Some(Action::Row(cost)),
+        None => (!parser.prints).then_some(Action::Print(Line::Path(b'\n'), None)),
+    };
+    let expression = match last {
+        Some(last) => Expression::joined(Expression::And, vec![expression, Expression::Action(last)]),
+        None => expression,
     };
     Ok(Plan { expression, settings: parser.settings })
 }

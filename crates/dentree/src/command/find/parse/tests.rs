@@ -167,11 +167,16 @@ impl<'w> Parser<'w, '_> {
     fn same_file(&mut self, name: &str) -> Result<Option<Ino>, Problem> {
         let argument = self.argument(name)?;
         let Some(image) = self.context.image else { return Ok(None) };
-        if is_local(argument) {
+        if self.is_local(argument) {
             return Err(wrong(format!("'{}' is no IMAGE:PATH for {name}", super::shown(argument))));
         }
         let (at, node) = self.reference(argument)?;
         Ok(Arc::ptr_eq(&at.image, image).then(|| node.ino()))
+    }
+
+    /// Whether the reference is a file of this machine, and no part of an image.
+    fn is_local(&self, argument: &OsStr) -> bool {
+        !self.context.session.names_image(argument)
     }
 
     /// A file of an image to compare with.
@@ -191,7 +196,9 @@ impl<'w> Parser<'w, '_> {
         let limit = match reference {
             None => time(argument)?,
             Some(_) if self.context.image.is_none() => Timestamp::default(),
-            Some(reference) if is_local(argument) => local_time(argument, reference, self.settings.follow)?,
+            Some(reference) if self.is_local(argument) => {
+                local_time(argument, reference, self.settings.follow)?
+            }
             Some(reference) => {
                 let (_, node) = self.reference(argument)?;
                 reference.of(&node.attr()).ok_or_else(|| no_birth(argument))?
@@ -203,11 +210,6 @@ impl<'w> Parser<'w, '_> {
 
 fn no_birth(argument: &OsStr) -> Problem {
     wrong(format!("'{}' has no time of birth", super::shown(argument)))
-}
-
-/// Whether the reference is a file of this machine, and no part of an image.
-fn is_local(argument: &OsStr) -> bool {
-    Path::new(argument).symlink_metadata().is_ok() || !argument.as_bytes().contains(&b':')
 }
 
 fn local_time(argument: &OsStr, field: TimeField, follow: Follow) -> Result<Timestamp, Problem> {
