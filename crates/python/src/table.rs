@@ -1,0 +1,130 @@
+//! What is below a directory as an Arrow table, one row a name, batch by batch.
+//!
+//! Consumers take it by the Arrow PyCapsule interface, without copying. Schema and columns are
+//! those of `dentree-table`.
+
+use crate::image::{Fs, walk};
+use crate::tree::{Entry, Tree};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use dentree_table::{Columns, Reader, Row};
+use dentree_vfs::{Error, Result};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows of a batch, at least; a directory is never cut.
+const ROWS: usize = 16 << 10;
+
+/// What cannot be read: path and reason.
+type Problems = Arc<Mutex<Vec<(String, String)>>>;
+
+/// One pass over the tree.
+struct Scan {
+    fs: Fs,
+    image: Arc<str>,
+    tree: Tree,
+    columns: Columns,
+    reader: Reader,
+    problems: Problems,
+}
+
+impl Scan {
+    fn row(&self, entry: Entry) -> Row {
+        let Entry { path, ino, kind, attr } = entry;
+        let mut row = Row::new(self.image.clone(), path.clone(), ino, kind, attr);
+        self.reader.read(&self.fs, &mut row, &mut |error| note(&self.problems, &path, &error));
+        row
+    }
+}
+
+fn note(problems: &Problems, path: &[u8], error: &Error) {
+    let problem = (String::from_utf8_lossy(path).into_owned(), error.to_string());
+    problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+}
+
+impl Iterator for Scan {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut rows = Vec::new();
+        let problems = self.problems.clone();
+        while rows.len() < ROWS
+            && let Some(more) = self.tree.next(&self.fs, &mut |path, error| note(&problems, path, &error))
+        {
+            rows.extend(more.into_iter().map(|entry| self.row(entry)));
+        }
+        (!rows.is_empty()).then(|| self.columns.batch(&rows))
+    }
+}
+
+impl RecordBatchReader for Scan {
+    fn schema(&self) -> SchemaRef {
+        self.columns.schema()
+    }
+}
+
+/// A table that is read anew by each consumer: `pyarrow.table(image.table())`.
+#[pyclass(frozen, module = "dentree._dentree")]
+pub(crate) struct Table {
+    fs: Fs,
+    image: Arc<str>,
+    top: Vec<u8>,
+    columns: Columns,
+    problems: Problems,
+}
+
+impl Table {
+    pub(crate) fn new(fs: Fs, image: &str, top: Vec<u8>, columns: Option<Vec<String>>) -> PyResult<Self> {
+        let named = |names: Vec<String>| Columns::named(names.iter().map(String::as_str));
+        let columns = columns.map_or_else(|| Ok(Columns::default()), named);
+        let columns = columns.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Table { fs, image: image.into(), top, columns, problems: Problems::default() })
+    }
+
+    fn scan(&self) -> Result<Scan> {
+        let top = walk(&self.fs, &self.top, true)?;
+        if !top.is_dir() {
+            return Err(Error::NotADirectory);
+        }
+        Ok(Scan {
+            fs: self.fs.clone(),
+            image: self.image.clone(),
+            tree: Tree::new(self.top.clone(), top.ino(), u32::MAX, self.columns.need_inode()),
+            columns: self.columns.clone(),
+            reader: Reader::new(self.columns.clone()),
+            problems: self.problems.clone(),
+        })
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// What could not be read so far: `(path, reason)`. Rows of it are missing, or null.
+    #[getter]
+    fn problems(&self) -> Vec<(String, String)> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Names of the columns.
+    #[getter]
+    fn column_names(&self) -> Vec<&'static str> {
+        self.columns.names()
+    }
+
+    /// The Arrow PyCapsule interface.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // As the interface allows: a consumer casts.
+        drop(requested_schema);
+        let scan = py.detach(|| self.scan()).map_err(|error| crate::errors::at(&self.top, &error))?;
+        let stream = FFI_ArrowArrayStream::new(Box::new(scan));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}

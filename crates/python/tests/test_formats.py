@@ -1,0 +1,50 @@
+"""Files of ``dentree find --format``, as other programs read them."""
+
+import os
+import subprocess
+
+import duckdb
+import pyarrow
+import pyarrow.dataset
+import pyarrow.feather
+import pyarrow.json
+import pyarrow.parquet
+import pytest
+
+
+@pytest.fixture
+def written(disk, tmp_path):
+    program = os.environ.get("DENTREE", "")
+    if not os.path.exists(program):
+        pytest.skip("needs the program dentree, built in the same profile")
+
+    def write(form: str, *words: str):
+        file = tmp_path / f"names.{form}"
+        subprocess.run([program, "find", disk, *words, "--format", form, "-o", file], check=True)
+        return file
+
+    return write
+
+
+def test_each_format_has_the_rows_of_the_table(image, written):
+    table = pyarrow.table(image.table())
+    parquet = pyarrow.parquet.read_table(written("parquet", "-mindepth", "1"))
+    assert parquet.schema.equals(table.schema) and parquet.schema.metadata[b"dentree.schema"] == b"1"
+    assert parquet.sort_by("path").equals(table.sort_by("path"))
+    arrow = pyarrow.feather.read_table(written("arrow", "-mindepth", "1"))
+    assert arrow.sort_by("path").equals(table.sort_by("path"))
+    assert pyarrow.json.read_json(written("json", "-mindepth", "1")).num_rows == table.num_rows
+
+
+def test_duckdb_counts_what_pyarrow_counts(written):
+    parquet, csv = written("parquet", "-type", "f"), written("csv", "-type", "f")
+    count = pyarrow.parquet.read_metadata(parquet).num_rows
+    for source in (f"read_parquet('{parquet}')", f"read_csv('{csv}', header = true)"):
+        assert duckdb.sql(f"select count(*) from {source} where type = 'f'").fetchall() == [(count,)]
+
+
+def test_attributes_come_back_as_a_map(written):
+    columns = ["--columns", "path,xattrs,sha256"]
+    table = pyarrow.parquet.read_table(written("parquet", *columns))
+    assert table.schema.field("xattrs").type == pyarrow.map_(pyarrow.string(), pyarrow.binary())
+    assert table.num_rows == pyarrow.dataset.dataset(written("arrow", *columns), format="arrow").count_rows()

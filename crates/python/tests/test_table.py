@@ -1,0 +1,66 @@
+"""Tables of an image by Arrow's PyCapsule interface."""
+
+import hashlib
+import os
+
+import duckdb
+import pyarrow
+import pytest
+
+
+def test_a_table_has_a_row_for_each_name(image, tree):
+    table = pyarrow.table(image.table())
+    assert table.schema.metadata[b"dentree.schema"] == b"1"
+    rows = {row["path"]: row for row in table.to_pylist()}
+    names = [os.path.join(top, name) for top, dirs, files in os.walk(os.fsencode(tree)) for name in dirs + files]
+    assert len(rows) == len(names) + 1  # lost+found
+    for name in names:
+        path = b"/" + os.path.relpath(name, os.fsencode(tree))
+        row, stat = rows[path.decode(errors="replace")], os.lstat(name)
+        assert (row["mode"], row["uid"], row["nlink"]) == (stat.st_mode, stat.st_uid, stat.st_nlink)
+        if row["type"] != "d":
+            assert row["size"] == stat.st_size
+        assert row["target"] == (os.readlink(name).decode() if row["type"] == "l" else None)
+        assert row["path_bytes"] == (path if b"\xe9" in path else None)
+    assert rows["/etc/hosts"]["mtime"].year == 2004 and rows["/etc/hosts"]["image"] == image.name
+
+
+def test_columns_are_chosen_and_digests_are_those_of_the_contents(image, tree):
+    table = pyarrow.table(image.table("/etc", columns=["sha256", "path"]))
+    assert table.column_names == ["sha256", "path"]
+    digests = dict(zip(table["path"].to_pylist(), table["sha256"].to_pylist()))
+    assert digests["/etc/hosts"] == hashlib.sha256((tree / "etc/hosts").read_bytes()).hexdigest()
+    assert digests["/etc/conf.d"] is None and digests["/etc/again"] == digests["/etc/hosts"]
+    with pytest.raises(ValueError, match="no column \"nothing\""):
+        image.table(columns=["nothing"])
+    with pytest.raises(NotADirectoryError):
+        pyarrow.table(image.table("/etc/hosts"))
+
+
+def test_attributes_are_a_map(writable):
+    writable.set_xattr("/etc/hosts", "user.a", b"1")
+    writable.set_xattr("/etc/hosts", "user.b", b"\xff")
+    table = pyarrow.table(writable.table("/etc", columns=["name", "xattrs"])).to_pylist()
+    found = {row["name"]: row["xattrs"] for row in table}
+    assert found["hosts"] == [("user.a", b"1"), ("user.b", b"\xff")] and found["conf.d"] == []
+
+
+def test_other_engines_read_it_as_a_stream(image):
+    found = pyarrow.RecordBatchReader.from_stream(image.table())
+    assert duckdb.sql("select count(*) from found where type = 'f' and size > 1000").fetchall() == [(2,)]
+
+
+def test_damage_is_told_and_the_rest_is_there(disk, tmp_path):
+    import dentree
+
+    debugfs = "/sbin/debugfs"
+    damaged = tmp_path / "damaged.img"
+    damaged.write_bytes(disk.read_bytes())
+    if not os.path.exists(debugfs):
+        pytest.skip("needs debugfs")
+    os.system(f"{debugfs} -w -R 'set_inode_field /var/log mode 0' {damaged} 2>/dev/null >/dev/null")
+    with dentree.Image(damaged) as image:
+        table = image.table()
+        paths = pyarrow.table(table)["path"].to_pylist()
+    assert "/etc/hosts" in paths and "/var/log/x.csv" not in paths
+    assert any(path.startswith("/var/log") for path, _ in table.problems)
