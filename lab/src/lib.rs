@@ -15,7 +15,8 @@
 //! - [`replacement`]: replacement policies of a buffer cache, on recorded traces;
 //! - [`stats`], [`rows`], [`targets`], [`outcome`] and [`report`]: results, their confidence, and
 //!   their targets;
-//! - [`walk_bench`], [`find_bench`], [`tools_bench`] and [`mount_bench`]: the benchmarks.
+//! - [`walk_bench`], [`find_bench`], [`tools_bench`], [`sources_bench`] and [`mount_bench`]: the
+//!   benchmarks.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -36,6 +37,8 @@ pub mod report;
 pub mod rivals;
 pub mod rows;
 pub mod schemes;
+mod shell_race;
+pub mod sources_bench;
 pub mod stats;
 pub mod step_bench;
 pub mod targets;
