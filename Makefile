@@ -1,6 +1,6 @@
 # What a newcomer types: `make run` and `make test`. Both install what they need.
 
-.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress targets static deb packages install
+.PHONY: run test check unit models model-dcache model-tests model-libs model-locks model-interleavings docs bench lab fuzz crash posix stress targets static deb wheel packages install
 
 # Makes an ext4 image, walks it cold and warm, and says what to type next.
 run:
@@ -48,7 +48,7 @@ bench:
 	cargo build --release --quiet -p dentree
 	cargo build --release --quiet -p dentree-lab
 	cargo build --release --quiet -p dentree-fuse --example limit
-	cargo bench --quiet -p dentree-lab --bench walk --bench step --bench find --bench tools --bench onedir --bench mount
+	cargo bench --quiet -p dentree-lab --bench walk --bench step --bench find --bench tools --bench sources --bench onedir --bench mount
 
 # The studies of name caches in short; a page with charts in report/.
 lab:
@@ -90,6 +90,11 @@ targets:
 static deb:
 	@tools/setup package
 	tools/package $@
+
+# The Python wheel, tried in a fresh environment.
+wheel:
+	@tools/setup wheel
+	tools/wheel
 
 # Installs the package in a bare Debian 12, the program in a bare BusyBox system, and runs the recipes in both: needs root.
 packages: deb

@@ -38,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-lockmeter",
             "dentree-mbcache",
             "dentree-sync",
+            "dentree-testing",
             "dentree-vfs",
         ],
     ),
@@ -50,8 +51,14 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-http",
             "dentree-source",
             "dentree-sync",
+            "dentree-table",
             "dentree-vfs",
         ],
+    ),
+    ("dentree-c", &["dentree-blockdev", "dentree-ext4", "dentree-source", "dentree-vfs"]),
+    (
+        "dentree-python",
+        &["dentree-blockdev", "dentree-ext4", "dentree-source", "dentree-table", "dentree-vfs"],
     ),
     (
         "dentree-source",
@@ -61,6 +68,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-source-object", &["dentree-blockdev"]),
     ("dentree-source-qcow2", &["dentree-blockdev"]),
     ("dentree-sync", &[]),
+    ("dentree-table", &["dentree-sync", "dentree-vfs"]),
     ("dentree-testing", &["dentree-blockdev"]),
     ("xtask", &[]),
 ];
