@@ -32,20 +32,20 @@ pub enum Error {
         /// What it needs.
         feature: String,
     },
-    /// A journal that waits to be replayed was to be written.
-    #[error("the journal waits to be replayed: replay it before the image is written")]
+    /// The journal needs recovery, and was opened for writing.
+    #[error("the journal needs recovery: replay it before the image is written")]
     NotClean,
     /// The device could not be written, before anything was acknowledged.
     #[error("cannot write the journal's changes to the device: {0}")]
     Write(#[source] io::Error),
-    /// The journal has ended before its time: nothing can be changed any more.
+    /// The journal is aborted: the file system is read-only from now on.
     #[error(
-        "the file system takes no more changes, because {0}; what was acknowledged is in the journal: unmount, \
-         see to the device, and open the image again"
+        "the journal is aborted, the file system is now read-only: {0}; acknowledged changes are in the journal: \
+         unmount, check the device, and open the image again"
     )]
     Aborted(Arc<Cause>),
-    /// More than fits into a transaction.
-    #[error("an operation asks for {credits} blocks in one transaction, and the journal takes {most}")]
+    /// An operation needs more blocks than a transaction can have.
+    #[error("an operation needs {credits} blocks in one transaction, and the journal allows {most}")]
     TooLarge {
         /// Blocks asked for.
         credits: u32,
@@ -69,24 +69,24 @@ pub enum Cause {
     #[error("a thread panicked in the middle of a change")]
     Panicked,
     /// A block was changed in the transaction that had freed it.
-    #[error("block {block} was used again in the transaction that freed it (a defect of this program)")]
+    #[error("block {block} was reused in the transaction that freed it (a defect of this program)")]
     UsedAfterFree {
         /// The block, counted in the file system.
         block: u64,
     },
     /// Credits were overdrawn.
-    #[error("a transaction grew to {blocks} blocks, and the log takes {most} (a defect of this program)")]
+    #[error("a transaction has {blocks} blocks, and the log has room for {most} (a defect of this program)")]
     Overgrown {
         /// Blocks that it changed.
         blocks: usize,
         /// Blocks that the log has room for.
         most: usize,
     },
-    /// What the file system above says.
+    /// What the file system reports.
     #[error("{0}")]
     FileSystem(String),
-    /// The journal was closed before.
-    #[error("it is closed")]
+    /// The journal is closed.
+    #[error("the journal is closed")]
     Closed,
 }
 
@@ -107,7 +107,7 @@ pub enum Damage {
         check: &'static str,
     },
     /// The journal's file is shorter than its superblock says.
-    #[error("superblock (journal block 0) counts {superblock} blocks, and its inode has {inode}")]
+    #[error("superblock (journal block 0) says {superblock} blocks, and the journal inode has {inode}")]
     TooShort {
         /// `s_maxlen`.
         superblock: u32,
