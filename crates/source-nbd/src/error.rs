@@ -45,6 +45,9 @@ pub enum Error {
         /// Why not, and what to do.
         problem: &'static str,
     },
+    /// No thread can be had that does the network's work.
+    #[error("cannot start the threads for the network: {}", reason(.0))]
+    Threads(io::Error),
     /// The program that reads a format is not installed.
     #[error(
         "{at}: this is {format}, which {program} would open: install the package {package}, or: {remedy}"

@@ -4,6 +4,7 @@
 //! reconnection. [`NbdDevice`] is a [`BlockDevice`](dentree_blockdev::BlockDevice) for reading and
 //! writing; a flush is `NBD_CMD_FLUSH`, a discard `NBD_CMD_TRIM`.
 //!
+//! An export that is only read may be read [in blocks](NbdDevice::in_blocks): fewer round trips.
 //! [`open_foreign`] starts the program that reads a file of another format, and is its client.
 //!
 //! Begin reading at `device.rs`, then `connection.rs` and `keeper.rs`; what a lost connection means
@@ -18,6 +19,7 @@ mod engine;
 mod error;
 mod greeting;
 mod keeper;
+mod origin;
 mod patience;
 mod request;
 mod stream;
@@ -28,4 +30,5 @@ pub use address::Address;
 pub use device::NbdDevice;
 pub use engine::open_foreign;
 pub use error::Error;
+pub use origin::{ExportError, ExportOrigin};
 pub use patience::Patience;

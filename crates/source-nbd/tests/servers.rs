@@ -181,6 +181,52 @@ fn an_error_of_the_server_names_the_request_and_spoils_no_other() {
 }
 
 #[test]
+fn an_export_that_is_only_read_is_read_in_few_requests() {
+    let disk = Disk::new();
+    let log = disk.dir.path().join("log");
+    let logfile = format!("logfile={}", log.display());
+    let Some(server) = disk.nbdkit(&["--filter=log"], &[&logfile]) else { return };
+    let device =
+        NbdDevice::open(&server.address().parse().unwrap(), Access::ReadOnly, Patience::default()).unwrap();
+    let blocks = device.in_blocks().unwrap();
+    for at in (0..SIZE).step_by(4096) {
+        let mut found = vec![0; 4096];
+        blocks.read_at(at as u64, &mut found).unwrap();
+        assert!(found == disk.bytes[at..][..4096], "at {at}");
+    }
+    let transfers = blocks.transfers().unwrap();
+    assert_eq!(transfers.used_bytes, SIZE as u64);
+    assert!(transfers.requests <= 10, "{transfers:?}");
+    let log = fs::read_to_string(log).unwrap();
+    let reads = log.lines().filter(|line| line.contains(" Read ")).count();
+    assert_eq!(reads as u64, transfers.requests, "{log}");
+}
+
+#[test]
+fn a_bad_sector_of_an_export_that_is_only_read_spoils_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    // The second of 16 MiB has a sector that cannot be read, at 1.5 MiB.
+    let read = "end=$(($4 + $3))
+        if [ $4 -lt 1573376 ] && [ $end -gt 1572864 ]; then echo EIO bad sector >&2; exit 1; fi
+        head -c $3 /dev/zero | tr '\\0' x";
+    let settings = ["eval", "get_size=echo 16777216", &format!("pread={read}")];
+    let Some(server) = NbdServer::nbdkit(&dir.path().join("socket"), &settings) else { return };
+    let device =
+        NbdDevice::open(&server.address().parse().unwrap(), Access::ReadOnly, Patience::default()).unwrap();
+    let blocks = device.in_blocks().unwrap();
+    let mut all = vec![0; 1_500_000];
+    blocks.read_at(0, &mut all).unwrap();
+    assert!(all.iter().all(|byte| *byte == b'x'));
+    for at in [1_572_864_u64 - 512, 1_572_864 + 512] {
+        let mut found = [0; 512];
+        blocks.read_at(at, &mut found).unwrap_or_else(|error| panic!("at {at}: {error}"));
+        assert_eq!(found, [b'x'; 512]);
+    }
+    let error = blocks.read_at(1_572_864, &mut [0; 512]).unwrap_err();
+    assert!(error.to_string().contains("read 512 bytes at 1572864"), "{error}");
+}
+
+#[test]
 fn a_closed_device_leaves_no_socket_and_no_thread_of_the_sender() {
     let disk = Disk::new();
     let Some(server) = disk.nbdkit(&["--filter=exitlast"], &[]) else { return };

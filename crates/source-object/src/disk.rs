@@ -13,7 +13,7 @@
 //!   signature. Only the user can read either.
 
 use crate::identity::ObjectIdentity;
-use crate::plan::BLOCK;
+use dentree_source_blocks::{BLOCK, Store};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fs::{self, DirBuilder, File};
@@ -63,7 +63,7 @@ const EXTENSION: &str = "blocks";
 
 /// The file of an object.
 #[derive(Debug)]
-pub(crate) struct DiskCache {
+pub struct DiskCache {
     file: File,
     pub(crate) identity: ObjectIdentity,
     key: [u8; 32],
@@ -207,34 +207,6 @@ impl DiskCache {
         (record != [0; RECORD as usize]).then_some(record)
     }
 
-    /// Whether a block is there, as far as its record says.
-    pub(crate) fn has(&self, number: u64) -> bool {
-        self.recorded(number).is_some()
-    }
-
-    /// A block, where it is there and whole.
-    pub(crate) fn get(&self, number: u64) -> Option<Vec<u8>> {
-        let record = self.recorded(number)?;
-        let len = BLOCK.min(self.identity.len - number * BLOCK);
-        let mut bytes = vec![0; len as usize];
-        self.file.read_exact_at(&mut bytes, self.place(number)).ok()?;
-        (self.digest(number, &bytes) == record).then_some(bytes)
-    }
-
-    /// Keeps a block, where there is room. A failure is the end of writing: the cache is a help.
-    pub(crate) fn put(&self, number: u64, bytes: &[u8]) {
-        if self.room.fetch_sub(bytes.len() as i64, Relaxed) < bytes.len() as i64 && !self.make_room() {
-            return;
-        }
-        let written = self
-            .file
-            .write_all_at(bytes, self.place(number))
-            .and_then(|()| self.file.write_all_at(&self.digest(number, bytes), self.record(number)));
-        if written.is_err() {
-            self.room.store(i64::MIN / 2, Relaxed);
-        }
-    }
-
     /// Measures the cache, and removes what was used longest ago until there is room.
     fn make_room(&self) -> bool {
         let _measuring = self.measuring.lock();
@@ -255,5 +227,33 @@ impl DiskCache {
         let has_room = left >= BLOCK as i64;
         self.room.store(if has_room { left.min(MEASURE_EVERY) } else { i64::MIN / 2 }, Relaxed);
         has_room
+    }
+}
+
+impl Store for DiskCache {
+    fn has(&self, number: u64) -> bool {
+        self.recorded(number).is_some()
+    }
+
+    fn get(&self, number: u64) -> Option<Vec<u8>> {
+        let record = self.recorded(number)?;
+        let len = BLOCK.min(self.identity.len - number * BLOCK);
+        let mut bytes = vec![0; len as usize];
+        self.file.read_exact_at(&mut bytes, self.place(number)).ok()?;
+        (self.digest(number, &bytes) == record).then_some(bytes)
+    }
+
+    /// A failure is the end of writing.
+    fn put(&self, number: u64, bytes: &[u8]) {
+        if self.room.fetch_sub(bytes.len() as i64, Relaxed) < bytes.len() as i64 && !self.make_room() {
+            return;
+        }
+        let written = self
+            .file
+            .write_all_at(bytes, self.place(number))
+            .and_then(|()| self.file.write_all_at(&self.digest(number, bytes), self.record(number)));
+        if written.is_err() {
+            self.room.store(i64::MIN / 2, Relaxed);
+        }
     }
 }

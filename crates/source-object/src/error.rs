@@ -94,15 +94,16 @@ impl Error {
         };
         Error::Request { problem: format!("{what}, tried several times: {root}") }
     }
+}
 
-    /// As an error of a read.
-    pub(crate) fn to_io(&self) -> io::Error {
-        let kind = match self {
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
             Error::NotFound => io::ErrorKind::NotFound,
             Error::Denied { .. } => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,
         };
-        io::Error::new(kind, self.clone())
+        io::Error::new(kind, error)
     }
 }
 

@@ -2,35 +2,32 @@
 //!
 //! ```no_run
 //! use dentree_blockdev::BlockDevice;
-//! use dentree_source_object::{ObjectDevice, Options};
+//! use dentree_source_object::{Options, open};
 //!
-//! let device = ObjectDevice::open("https://example.org/disk.img", &Options::default())?;
+//! let device = open("https://example.org/disk.img", &Options::default())?;
 //! let mut superblock = [0; 1024];
 //! device.read_at(1024, &mut superblock)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An object is fetched by ranges, in blocks of 64 KiB: several in a request where the line's
-//! latency makes that worth it, each once, however many threads read it. What an object is, is
+//! An object is fetched by ranges, as [`dentree_source_blocks`] plans them. What an object is, is
 //! fixed at opening ([`ObjectIdentity`]); where it changes, reads fail. With a cache on disk
 //! ([`CacheOptions`]) a later run asks only whether the object is still the same.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod address;
-mod device;
 mod disk;
 mod error;
 mod identity;
 mod object;
-mod plan;
+mod open;
 mod profile;
-mod runtime;
 
-pub use device::ObjectDevice;
 pub use disk::{CacheOptions, Cached, cached};
 pub use error::Error;
 pub use identity::ObjectIdentity;
+pub use open::{ObjectDevice, open};
 
 /// How an object is opened.
 #[derive(Clone, Debug, Default)]

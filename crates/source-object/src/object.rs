@@ -7,30 +7,24 @@ use crate::Error;
 use crate::address::Place;
 use crate::identity::ObjectIdentity;
 use bytes::{Bytes, BytesMut};
+use dentree_blockdev::Transfers;
+use dentree_source_blocks::{Fetched, Origin};
 use futures_util::StreamExt;
 use object_store::{GetOptions, GetResult};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bodies that end early are asked for this many times in all.
 const TRIES: usize = 4;
 
+/// An object of a store.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub struct Object {
     place: Place,
     pub(crate) identity: ObjectIdentity,
-    pub(crate) requests: AtomicU64,
-    pub(crate) fetched: AtomicU64,
-}
-
-/// The bytes of a range, and how long they took.
-pub(crate) struct Fetched {
-    pub(crate) bytes: Bytes,
-    /// From the request to the head of the answer.
-    pub(crate) latency: Duration,
-    /// From there to the end.
-    pub(crate) transfer: Duration,
+    requests: AtomicU64,
+    fetched: AtomicU64,
 }
 
 /// What the first request to an object has brought.
@@ -89,18 +83,6 @@ impl Object {
         Ok((object, First::Bytes(bytes)))
     }
 
-    /// Fetches a range, again where an answer is cut off.
-    pub(crate) async fn fetch(&self, range: Range<u64>) -> Result<Fetched, Error> {
-        let mut failed = None;
-        for _ in 0..TRIES {
-            match self.fetch_once(range.clone()).await {
-                Err(error @ Error::Request { .. }) => failed = Some(error),
-                fetched => return fetched,
-            }
-        }
-        Err(failed.unwrap_or(Error::NotFound))
-    }
-
     async fn fetch_once(&self, range: Range<u64>) -> Result<Fetched, Error> {
         let began = Instant::now();
         self.requests.fetch_add(1, Relaxed);
@@ -130,5 +112,35 @@ impl Object {
         }
         let problem = format!("the server sent {} bytes or more where {wanted} were asked for", bytes.len());
         Err(Error::Request { problem })
+    }
+}
+
+impl Origin for Object {
+    type Error = Error;
+
+    const FAILS_BY_RANGE: bool = false;
+
+    fn size(&self) -> u64 {
+        self.identity.len
+    }
+
+    /// Asks again where an answer is cut off.
+    async fn fetch(&self, range: Range<u64>) -> Result<Fetched, Error> {
+        let mut failed = None;
+        for _ in 0..TRIES {
+            match self.fetch_once(range.clone()).await {
+                Err(error @ Error::Request { .. }) => failed = Some(error),
+                fetched => return fetched,
+            }
+        }
+        Err(failed.unwrap_or(Error::NotFound))
+    }
+
+    fn transfers(&self) -> Transfers {
+        Transfers {
+            requests: self.requests.load(Relaxed),
+            fetched_bytes: self.fetched.load(Relaxed),
+            ..Transfers::default()
+        }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Site, bytes};
 use dentree_blockdev::BlockDevice;
-use dentree_source_object::{ObjectDevice, cached};
+use dentree_source_object::{ObjectDevice, cached, open};
 use dentree_testing::{Exchange, Fault};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -106,13 +106,12 @@ fn the_cache_stays_within_its_size() {
     let on_disk = || cached(&dir).unwrap().iter().map(|object| object.on_disk).sum::<u64>();
     for name in ["a", "b", "c"] {
         fs::write(site.dir.path().join("www").join(name), &content).unwrap();
-        let device =
-            ObjectDevice::open(&site.proxy.url(&format!("/{name}")), &site.cached(20 << 20)).unwrap();
+        let device = open(&site.proxy.url(&format!("/{name}")), &site.cached(20 << 20)).unwrap();
         assert!(read(&device, 0, LEN) == content);
     }
     let names: Vec<String> = cached(&dir).unwrap().into_iter().map(|object| object.address).collect();
     assert!(on_disk() <= 20 << 20 && names[0].ends_with("/c"), "{} bytes, {names:?}", on_disk());
-    let device = ObjectDevice::open(&site.url(), &site.cached(0)).unwrap();
+    let device = open(&site.url(), &site.cached(0)).unwrap();
     assert!(read(&device, 0, LEN) == content);
 }
 
@@ -128,7 +127,7 @@ fn an_object_without_an_identity_is_not_kept() {
 fn addresses_are_kept_without_signatures_and_passwords() {
     let Some(site) = Site::with(&bytes(LEN, 0)) else { return };
     let url = site.proxy.url("/object?X-Amz-Signature=secret").replace("http://", "http://me:secret@");
-    ObjectDevice::open(&url, &site.cached(1 << 30)).unwrap();
+    open(&url, &site.cached(1 << 30)).unwrap();
     assert_eq!(cached(&site.dir.path().join("cache")).unwrap()[0].address, site.url());
     let bytes = fs::read(cache_file(&site)).unwrap();
     assert!(!bytes.windows(6).any(|bytes| bytes == b"secret"));

@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Site, bytes};
 use dentree_blockdev::BlockDevice;
-use dentree_source_object::{Error, ObjectDevice, Options};
+use dentree_source_object::{Error, Options, open};
 use dentree_testing::{Fault, wait_until};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -19,7 +19,7 @@ fn read(device: &impl BlockDevice, offset: u64, len: usize) -> std::io::Result<V
 }
 
 fn refusal(site: &Site) -> Error {
-    ObjectDevice::open(&site.url(), &Options::default()).err().unwrap()
+    open(&site.url(), &Options::default()).err().unwrap()
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_server_that_stays_bad_is_an_error_that_says_what() {
 #[test]
 fn what_is_not_there_or_denied_or_without_ranges_is_told() {
     let Some(site) = Site::with(&bytes(1 << 20, 0)) else { return };
-    let missing = ObjectDevice::open(&site.proxy.url("/none"), &Options::default()).err().unwrap();
+    let missing = open(&site.proxy.url("/none"), &Options::default()).err().unwrap();
     assert_eq!(missing, Error::NotFound);
     for status in [401, 403] {
         site.proxy.next([Fault::Status(status)]);
@@ -193,6 +193,6 @@ fn what_is_not_there_or_denied_or_without_ranges_is_told() {
     assert_eq!(refusal(&site), Error::NoRanges);
     // A server that speaks no TLS.
     let tls = site.url().replace("http:", "https:");
-    let refused = ObjectDevice::open(&tls, &Options::default()).err().unwrap();
+    let refused = open(&tls, &Options::default()).err().unwrap();
     assert!(matches!(refused, Error::Tls { .. }), "{refused}");
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::bytes;
 use dentree_blockdev::BlockDevice;
-use dentree_source_object::{ObjectDevice, Options};
+use dentree_source_object::{Options, open};
 use dentree_testing::{Fault, Proxy, Upstream, said};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -64,7 +64,7 @@ fn read_with(variables: &[(&str, &str)]) -> String {
 #[ignore = "a process of the other tests, with variables of its own"]
 fn the_process_that_reads() {
     let options = Options { endpoint: env::var("TEST_ENDPOINT").ok(), ..Options::default() };
-    let read = ObjectDevice::open("s3://bucket/disk.img", &options).map_err(|error| error.to_string());
+    let read = open("s3://bucket/disk.img", &options).map_err(|error| error.to_string());
     let read = read.and_then(|device| {
         let mut buf = vec![0; device.size() as usize];
         device.read_at(0, &mut buf).map_err(|error| error.to_string()).map(|()| buf)

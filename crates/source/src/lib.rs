@@ -239,14 +239,18 @@ fn known() -> String {
 #[cfg(feature = "nbd")]
 fn nbd(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Error> {
     use dentree_source_nbd::{NbdDevice, Patience};
-    Ok(Arc::new(NbdDevice::open(&address.parse()?, options.access, Patience::default())?))
+    let device = NbdDevice::open(&address.parse()?, options.access, Patience::default())?;
+    Ok(match options.access {
+        Access::ReadOnly => Arc::new(device.in_blocks()?),
+        Access::ReadWrite => Arc::new(device),
+    })
 }
 
 #[cfg(feature = "object-stores")]
 fn object(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Error> {
     let cache = options.cache_dir.clone().map(|dir| CacheOptions { dir, size: options.cache_size });
     let within = dentree_source_object::Options { endpoint: options.endpoint.clone(), cache };
-    Ok(Arc::new(dentree_source_object::ObjectDevice::open(address, &within)?))
+    Ok(Arc::new(dentree_source_object::open(address, &within)?))
 }
 
 #[cfg(test)]

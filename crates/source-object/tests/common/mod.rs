@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test binary uses a part
 
-use dentree_source_object::{CacheOptions, ObjectDevice, Options};
+use dentree_source_object::{CacheOptions, ObjectDevice, Options, open};
 use dentree_testing::{Nginx, Proxy, Upstream};
 use std::fs;
 use tempfile::TempDir;
@@ -39,12 +39,12 @@ impl Site {
     }
 
     pub fn open(&self) -> ObjectDevice {
-        ObjectDevice::open(&self.url(), &Options::default()).unwrap()
+        open(&self.url(), &Options::default()).unwrap()
     }
 
     /// Opens with a cache on disk.
     pub fn open_cached(&self) -> ObjectDevice {
-        ObjectDevice::open(&self.url(), &self.cached(1 << 30)).unwrap()
+        open(&self.url(), &self.cached(1 << 30)).unwrap()
     }
 
     pub fn cached(&self, size: u64) -> Options {

@@ -1,9 +1,8 @@
-//! The device: blocks of an object in memory, and the reads that wait for others.
+//! The device: blocks of an origin in memory, and the reads that wait for others.
 //!
 //! A read of blocks that are here is a copy. Any other waits on its missing blocks; each of them is
-//! fetched once, however many reads wait for it, from the cache on disk where that has it. Missing
-//! blocks are collected for a moment, so that reads that are submitted together are fetched
-//! together.
+//! fetched once, however many reads wait for it, from the store where that has it. Missing blocks
+//! are collected for a moment, so that reads that are submitted together are fetched together.
 //!
 //! # Who protects what
 //! One mutex protects the blocks that are fetched, the reads that wait for them, and the planner.
@@ -11,11 +10,9 @@
 //! cache with locks of its own; a block enters it before it leaves the list of those that are
 //! fetched.
 
-use crate::disk::DiskCache;
-use crate::object::{Fetched, First, Object};
-use crate::plan::{BLOCK, FIRST, Planner};
+use crate::origin::{Fetched, Origin, Store};
+use crate::plan::{BLOCK, Planner};
 use crate::runtime::runtime;
-use crate::{Error, Options, address};
 use bytes::Bytes;
 use dentree_blockdev::{BlockDevice, Done, Transfers, check_range};
 use quick_cache::sync::Cache;
@@ -26,6 +23,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
 /// Blocks in memory: 32 MiB. The caches above have what is used often.
@@ -35,16 +33,13 @@ const CONNECTIONS: usize = 16;
 /// Longest time for which submitted reads are collected.
 const LONGEST_PLUG: Duration = Duration::from_millis(1);
 
-/// An object as a device that is read only.
-///
-/// Its reads fail where the object is replaced or changed: no read returns bytes of another object
-/// than that of the opening.
-#[derive(Clone)]
-pub struct ObjectDevice(Arc<Shared>);
+/// An origin as a device that is read only.
+pub struct Blocks<O, S>(Arc<Shared<O, S>>);
 
-struct Shared {
-    object: Object,
-    disk: Option<DiskCache>,
+struct Shared<O, S> {
+    origin: O,
+    store: Option<S>,
+    runtime: &'static Runtime,
     here: Cache<u64, Arc<Block>>,
     queue: Mutex<Queue>,
     connections: Semaphore,
@@ -63,9 +58,9 @@ struct Block {
 struct Queue {
     /// Blocks that are fetched or will be, with the reads that wait for each.
     missing: HashMap<u64, Vec<Arc<Waiting>>>,
-    /// Those of them that were not looked for on disk yet.
+    /// Those of them that were not looked for in the store yet.
     wanted: BTreeSet<u64>,
-    /// Those of them that are not on disk, and that no request asks for yet.
+    /// Those of them that are not in the store, and that no request asks for yet.
     elsewhere: BTreeSet<u64>,
     planner: Planner,
 }
@@ -82,44 +77,43 @@ struct State {
     done: Done,
 }
 
-impl ObjectDevice {
-    /// Opens the object of an address: `https://…`, `http://…`, `s3://BUCKET/KEY`,
-    /// `gs://BUCKET/KEY` or `az://CONTAINER/KEY`.
+impl<O, S> Clone for Blocks<O, S> {
+    fn clone(&self) -> Self {
+        Blocks(Arc::clone(&self.0))
+    }
+}
+
+impl<O: Origin, S: Store> Blocks<O, S> {
+    /// A device over an origin. What is fetched is kept in `store`; `first` is the origin's
+    /// beginning, where it is known already.
     ///
     /// # Errors
-    /// See [`Error`].
-    pub fn open(address: &str, options: &Options) -> Result<Self, Error> {
-        // Before the clients are made: it chooses their TLS.
-        let runtime = runtime()?;
-        let places = address::places(address, options)?;
-        let known = options.cache.as_ref().and_then(|cache| DiskCache::known(cache, address));
-        let identity = known.as_ref().map(|known| &known.identity);
-        let (object, first) = runtime.block_on(Object::open(places, FIRST * BLOCK, identity))?;
-        let make = |cache| DiskCache::make(cache, address, &object.identity).ok();
-        let disk = match known.filter(|known| known.identity == object.identity) {
-            Some(known) => Some(known),
-            None => options.cache.as_ref().filter(|_| object.identity.is_telling()).and_then(make),
-        };
+    /// Those of [`runtime`].
+    pub fn new(origin: O, store: Option<S>, first: Option<Bytes>) -> io::Result<Self> {
         let shared = Shared {
-            object,
-            disk,
+            origin,
+            store,
+            runtime: runtime()?,
             here: Cache::new(IN_MEMORY),
             queue: Mutex::default(),
             connections: Semaphore::new(CONNECTIONS),
             used: AtomicU64::default(),
             cached: AtomicU64::default(),
         };
-        if let First::Bytes(bytes) = first {
-            shared.arrived(0, &bytes);
-            shared.queue().planner.remember(&(0..FIRST));
+        match first {
+            Some(bytes) => {
+                shared.arrived(0, &bytes);
+                shared.queue().planner.remember(&(0..(bytes.len() as u64).div_ceil(BLOCK)));
+            }
+            None => shared.queue().planner.begin(),
         }
-        Ok(ObjectDevice(Arc::new(shared)))
+        Ok(Blocks(Arc::new(shared)))
     }
 }
 
-impl BlockDevice for ObjectDevice {
+impl<O: Origin, S: Store> BlockDevice for Blocks<O, S> {
     fn size(&self) -> u64 {
-        self.0.object.identity.len
+        self.0.origin.size()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -147,7 +141,7 @@ impl BlockDevice for ObjectDevice {
     }
 
     fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "objects of a store are read only"))
+        Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the image was opened read only"))
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -155,12 +149,10 @@ impl BlockDevice for ObjectDevice {
     }
 
     fn transfers(&self) -> Option<Transfers> {
-        let Shared { object, used, cached, .. } = &*self.0;
         Some(Transfers {
-            requests: object.requests.load(Relaxed),
-            fetched_bytes: object.fetched.load(Relaxed),
-            cached_bytes: cached.load(Relaxed),
-            used_bytes: used.load(Relaxed),
+            cached_bytes: self.0.cached.load(Relaxed),
+            used_bytes: self.0.used.load(Relaxed),
+            ..self.0.origin.transfers()
         })
     }
 
@@ -181,14 +173,14 @@ fn blocks(offset: u64, len: usize) -> Range<u64> {
     offset / BLOCK..(offset + len as u64).div_ceil(BLOCK)
 }
 
-impl Shared {
+impl<O: Origin, S: Store> Shared<O, S> {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks of the object.
+    /// Blocks of the origin.
     fn count(&self) -> u64 {
-        self.object.identity.len.div_ceil(BLOCK)
+        self.origin.size().div_ceil(BLOCK)
     }
 
     /// Copies bytes of blocks that are here; `false` where one is missing.
@@ -233,8 +225,8 @@ impl Shared {
             }
         }
         let must_start = !queue.wanted.is_empty();
-        if self.disk.is_none() {
-            queue.none_on_disk();
+        if self.store.is_none() {
+            queue.none_in_store();
         }
         // Set before the mutex is released: the blocks' arrival finds it.
         let mut buf = buf;
@@ -252,23 +244,20 @@ impl Shared {
 
     fn start(self: &Arc<Self>, plug: Duration) {
         let shared = Arc::clone(self);
-        match runtime() {
-            Ok(runtime) => drop(runtime.spawn(async move {
-                if !plug.is_zero() {
-                    tokio::time::sleep(plug).await;
-                }
-                shared.fetch_wanted().await;
-            })),
-            Err(error) => self.fail(&error),
-        }
+        self.runtime.spawn(async move {
+            if !plug.is_zero() {
+                tokio::time::sleep(plug).await;
+            }
+            shared.fetch_wanted().await;
+        });
     }
 
-    /// Takes blocks that are wanted from the disk, and requests the others.
+    /// Takes blocks that are wanted from the store, and requests the others.
     async fn fetch_wanted(self: Arc<Self>) {
-        if self.disk.is_some() {
+        if self.store.is_some() {
             let shared = Arc::clone(&self);
-            // The cache on disk blocks the thread.
-            let _ = tokio::task::spawn_blocking(move || shared.take_from_disk()).await;
+            // The store blocks the thread.
+            let _ = tokio::task::spawn_blocking(move || shared.take_from_store()).await;
         }
         // Planned with a connection in hand: blocks that are missed while all are busy share the
         // next request.
@@ -288,10 +277,10 @@ impl Shared {
         drop(connection);
     }
 
-    /// Takes blocks that are wanted from the disk, where it has them.
-    fn take_from_disk(&self) {
+    /// Takes blocks that are wanted from the store, where it has them.
+    fn take_from_store(&self) {
         let mut wanted = std::mem::take(&mut self.queue().wanted);
-        wanted.retain(|&number| match self.disk.as_ref().and_then(|disk| disk.get(number)) {
+        wanted.retain(|&number| match self.store.as_ref().and_then(|store| store.get(number)) {
             Some(bytes) => {
                 self.cached.fetch_add(bytes.len() as u64, Relaxed);
                 let block = self.keep(number, bytes.into());
@@ -311,7 +300,7 @@ impl Shared {
         let is_here = |number| {
             self.here.peek(&number).is_some()
                 || missing.contains_key(&number) && !wanted.contains(&number)
-                || self.disk.as_ref().is_some_and(|disk| disk.has(number))
+                || self.store.as_ref().is_some_and(|store| store.has(number))
         };
         let runs = planner.plan(wanted.iter().copied(), self.count(), is_here);
         for number in runs.iter().cloned().flatten() {
@@ -322,23 +311,24 @@ impl Shared {
 
     /// Fetches blocks, with a connection in the caller's hand.
     async fn fetch(self: &Arc<Self>, run: Range<u64>) {
-        let range = run.start * BLOCK..(run.end * BLOCK).min(self.object.identity.len);
-        match self.object.fetch(range).await {
+        let range = run.start * BLOCK..(run.end * BLOCK).min(self.origin.size());
+        match self.origin.fetch(range).await {
             Ok(Fetched { bytes, latency, transfer }) => {
                 self.queue().planner.pace.measured(latency, transfer, bytes.len() as u64);
                 let shared = Arc::clone(self);
-                // The cache on disk blocks the thread.
+                // The store blocks the thread.
                 tokio::task::spawn_blocking(move || shared.arrived(run.start, &bytes));
             }
+            Err(_) if O::FAILS_BY_RANGE => run.for_each(|number| self.read_each_alone(number)),
             Err(error) => run.for_each(|number| self.tell(number, &Err(error.clone()))),
         }
     }
 
-    /// Keeps blocks that were fetched, on disk before anyone is told: the program may end then.
+    /// Keeps blocks that were fetched, in the store first: the program may end once a read is told.
     fn arrived(&self, first: u64, bytes: &Bytes) {
         for (number, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
-            if let Some(disk) = &self.disk {
-                disk.put(number, bytes);
+            if let Some(store) = &self.store {
+                store.put(number, bytes);
             }
             // A copy: a slice would keep all of its request in memory.
             let block = self.keep(number, Bytes::copy_from_slice(bytes));
@@ -353,23 +343,28 @@ impl Shared {
     }
 
     /// Gives a block that has come, or the error, to the reads that wait for it.
-    fn tell(&self, number: u64, fetched: &Result<Arc<Block>, Error>) {
+    fn tell(&self, number: u64, fetched: &Result<Arc<Block>, O::Error>) {
         let waiting = self.queue().missing.remove(&number).unwrap_or_default();
         for read in waiting {
             match fetched {
                 Ok(block) => read.take(|offset, buf| self.copy(block, number, offset, buf)),
-                Err(error) => read.fail(error),
+                Err(error) => read.fail(error.clone()),
             }
         }
     }
 
-    /// Fails all reads that wait for blocks that no request asks for.
-    fn fail(&self, error: &Error) {
-        let mut queue = self.queue();
-        queue.none_on_disk();
-        let wanted = std::mem::take(&mut queue.elsewhere);
-        drop(queue);
-        wanted.into_iter().for_each(|number| self.tell(number, &Err(error.clone())));
+    /// Has each read that waits for a block ask for its own bytes, and no others.
+    fn read_each_alone(self: &Arc<Self>, number: u64) {
+        let waiting = self.queue().missing.remove(&number).unwrap_or_default();
+        for read in waiting {
+            let Some(State { buf, done, .. }) = read.end() else { continue };
+            let (shared, offset) = (Arc::clone(self), read.offset);
+            self.runtime.spawn(async move {
+                let _connection = shared.connections.acquire().await;
+                let read = shared.origin.fetch(offset..offset + buf.len() as u64).await;
+                done(read.map(|fetched| fetched.bytes.into()).map_err(Into::into));
+            });
+        }
     }
 }
 
@@ -383,8 +378,8 @@ impl Queue {
         waiting.push(Arc::clone(read));
     }
 
-    /// Takes none of the wanted blocks from the disk.
-    fn none_on_disk(&mut self) {
+    /// Takes none of the wanted blocks from the store.
+    fn none_in_store(&mut self) {
         self.elsewhere.append(&mut self.wanted);
     }
 }
@@ -415,10 +410,14 @@ impl Waiting {
     }
 
     /// Ends the read with an error. Blocks that come later are not for it.
-    fn fail(&self, error: &Error) {
-        let ended = self.state().take();
-        if let Some(State { done, .. }) = ended {
-            done(Err(error.to_io()));
+    fn fail(&self, error: impl Into<io::Error>) {
+        if let Some(State { done, .. }) = self.end() {
+            done(Err(error.into()));
         }
+    }
+
+    /// Ends the waiting. `None` where it has ended.
+    fn end(&self) -> Option<State> {
+        self.state().take()
     }
 }

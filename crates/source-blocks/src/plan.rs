@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// The unit of fetching and caching, in bytes.
-pub(crate) const BLOCK: u64 = 64 << 10;
-/// Blocks of the first request: superblock and group descriptors.
-pub(crate) const FIRST: u64 = 4;
+pub const BLOCK: u64 = 64 << 10;
+/// Blocks of the first request, in number: superblock and group descriptors.
+pub const FIRST: u64 = 4;
 /// Most blocks around one that is wanted by itself.
 const WIDEST: u64 = 4;
 /// Most blocks between two that share a request.
@@ -58,7 +58,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Requests for `wanted`, which ascends, of an object of `count` blocks. Blocks for which
+    /// Requests for `wanted`, which ascends, of an origin of `count` blocks. Blocks for which
     /// `is_here` holds are fetched only where they lie in a gap.
     pub(crate) fn plan(
         &mut self,
@@ -79,6 +79,11 @@ impl Planner {
         }
         runs.iter().for_each(|run| self.remember(run));
         runs
+    }
+
+    /// Nothing was read yet: the first read of the beginning has the blocks that follow, too.
+    pub(crate) fn begin(&mut self) {
+        self.ends.push_back((0, FIRST / 2));
     }
 
     /// A reader may go on where a request ended.
@@ -149,7 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn the_window_leaves_out_what_is_here_and_ends_with_the_object() {
+    fn the_beginning_is_read_with_what_follows() {
+        let mut planner = planner(0);
+        planner.begin();
+        assert_eq!(planner.plan([0], 100, |_| false)[0], 0..FIRST);
+        assert_eq!(planner.plan([50], 100, |_| false)[0], 50..51);
+    }
+
+    #[test]
+    fn the_window_leaves_out_what_is_here_and_ends_with_the_origin() {
         let plan =
             |wanted, count, here: &[u64]| planner(8).plan([wanted], count, |block| here.contains(&block));
         assert_eq!(plan(5, 100, &[4, 7])[0], 5..7);

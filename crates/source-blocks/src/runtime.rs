@@ -1,0 +1,20 @@
+//! The threads that do the network's work, for all origins of the process.
+
+use std::io;
+use std::sync::OnceLock;
+use tokio::runtime::{Builder, Runtime};
+
+/// They wait for sockets, and copy what comes.
+const THREADS: usize = 2;
+
+/// Starts the threads at the first call.
+///
+/// # Errors
+/// The system's, where it has no more threads.
+pub fn runtime() -> io::Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
+    let start =
+        || Builder::new_multi_thread().worker_threads(THREADS).thread_name("network").enable_all().build();
+    let started = RUNTIME.get_or_init(|| start().map_err(|error| error.to_string()));
+    started.as_ref().map_err(|problem| io::Error::other(problem.clone()))
+}
