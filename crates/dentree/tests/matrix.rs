@@ -7,12 +7,14 @@ mod common;
 mod population;
 
 use common::{Image, Mount, assert_same_lines, can_mount, succeeds};
+use dentree_testing::{NbdServer, S3_KEYS, serve_s3};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 /// A change to an image before it is filled.
 struct Case {
@@ -43,6 +45,38 @@ fn kernel_and_dentree_agree(case: &Case) {
         }
     }
     compare(&image);
+    compare_sources(&image);
+}
+
+/// Compares the image with itself behind an S3 server, behind an NBD server, and in a qcow2 file.
+fn compare_sources(image: &Image) {
+    let local = succeeds(["checksum".as_ref(), image.file.as_os_str()]);
+    let root = image.dir.path().join("s3");
+    fs::create_dir_all(root.join("bucket")).unwrap();
+    fs::hard_link(&image.file, root.join("bucket/disk.img")).unwrap();
+    // With a record of its ETag: otherwise the server reads the whole object for each request.
+    let record = ".bucket-YnVja2V0.object-ZGlzay5pbWc.internal.json";
+    fs::write(root.join(record), r#"{"e_tag":"one"}"#).unwrap();
+    let endpoint = format!("http://{}", serve_s3(&root));
+    let checksum = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dentree"));
+        command.args(["--cache-size", "0"]).args(words).envs(S3_KEYS);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", common::text(&output.stderr));
+        assert_same_lines(&output.stdout, &local);
+    };
+    checksum(&["--endpoint", &endpoint, "checksum", "s3://bucket/disk.img"]);
+    let file = format!("file={}", image.file.display());
+    if let Some(server) = NbdServer::nbdkit(&image.dir.path().join("socket"), &["-r", "file", &file]) {
+        checksum(&["checksum", &server.address()]);
+    }
+    let qcow2 = image.dir.path().join("disk.qcow2");
+    let converted =
+        Command::new("qemu-img").args(["convert", "-O", "qcow2"]).args([&image.file, &qcow2]).status();
+    match converted {
+        Ok(status) if status.success() => checksum(&["checksum", qcow2.to_str().unwrap()]),
+        converted => println!("skipped: qemu-img: {converted:?}"),
+    }
 }
 
 /// Compares the image with the kernel's view, read afresh.

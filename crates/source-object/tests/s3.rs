@@ -1,54 +1,21 @@
-//! An S3 server that checks signatures: s3s-fs, in this process.
+//! Objects of an S3 server that checks signatures.
 
 mod common;
 
 use common::bytes;
 use dentree_blockdev::BlockDevice;
 use dentree_source_object::{Options, open};
-use dentree_testing::{Fault, Proxy, Upstream, said};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
-use s3s::auth::SimpleAuth;
-use s3s::service::S3ServiceBuilder;
+use dentree_testing::{Fault, Proxy, S3_KEYS as KEYS, Upstream, said, serve_s3};
 use std::env;
 use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc::channel;
-use std::thread;
-
-/// Serves the directories of `root` as buckets, until the process ends.
-fn serve(root: &Path) -> SocketAddr {
-    let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
-    builder.set_auth(SimpleAuth::from_single("someone", "secret"));
-    let service = builder.build();
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-            sender.send(listener.local_addr().unwrap()).unwrap();
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                let service = service.clone();
-                tokio::spawn(async move {
-                    let _ = Builder::new(TokioExecutor::new())
-                        .serve_connection(TokioIo::new(socket), service)
-                        .await;
-                });
-            }
-        })
-    });
-    receiver.recv().unwrap()
-}
 
 /// A bucket with an object, behind a proxy.
 fn bucket(content: &[u8]) -> (tempfile::TempDir, Proxy) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("bucket")).unwrap();
     fs::write(dir.path().join("bucket/disk.img"), content).unwrap();
-    let proxy = Proxy::start(Upstream::Tcp(serve(dir.path())));
+    let proxy = Proxy::start(Upstream::Tcp(serve_s3(dir.path())));
     (dir, proxy)
 }
 
@@ -71,8 +38,6 @@ fn the_process_that_reads() {
     });
     println!("it read: {:?}", read.map(|bytes| blake3::hash(&bytes).to_string()));
 }
-
-const KEYS: [(&str, &str); 2] = [("AWS_ACCESS_KEY_ID", "someone"), ("AWS_SECRET_ACCESS_KEY", "secret")];
 
 #[test]
 fn signed_requests_read_the_object() {

@@ -23,6 +23,8 @@ mod nbd;
 mod nbd_export;
 mod nginx;
 mod proxy;
+#[cfg(feature = "s3")]
+mod s3;
 
 pub use global::{DeviceForAll, Global, device_for_all, drop_caches};
 pub use mounts::{LoopDevice, LoopMount, MountPoint, detach, is_mount_point, unmount};
@@ -30,6 +32,8 @@ pub use nbd::NbdServer;
 pub use nbd_export::{Cut, NbdExport, nbd_greet};
 pub use nginx::Nginx;
 pub use proxy::{Exchange, Fault, Proxy, Upstream};
+#[cfg(feature = "s3")]
+pub use s3::{S3_KEYS, serve_s3};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
