@@ -1,12 +1,13 @@
 //! Images at addresses: nginx, behind a proxy that counts.
 
 mod common;
+mod mounts;
 
 use common::{dentree, text, tool};
-use dentree_testing::{Fault, Nginx, Proxy, Upstream};
+use dentree_testing::{Fault, Nginx, Proxy, Upstream, wait_until};
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 struct Site {
@@ -44,11 +45,15 @@ impl Site {
         tool("mke2fs", words.chain([image.to_str().unwrap()]));
     }
 
-    /// Runs dentree with a cache of this site's own.
     fn run(&self, words: &[&str]) -> Output {
+        self.program(words).output().unwrap()
+    }
+
+    /// The program with a cache of this site's own.
+    fn program(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dentree"));
         command.args(words).env("XDG_CACHE_HOME", self.dir.path().join("cache"));
-        command.output().unwrap()
+        command
     }
 
     fn done(&self, words: &[&str]) -> String {
@@ -162,4 +167,47 @@ fn what_cannot_be_opened_is_told() {
     assert!(site.refused(&["ls", &site.url("disk.img")], 1).contains("sends no ranges"));
     assert!(site.refused(&["ls", "gopher://host/x"], 4).contains("https, http, s3, gs, az"));
     assert!(site.refused(&["ls", "s3://bucket"], 1).contains("no object is named"));
+}
+
+#[test]
+fn commands_that_are_killed_leave_a_cache_that_serves_the_next() {
+    let Some(site) = Site::start() else { return };
+    site.image("disk.img", 64 << 20, &["-t", "ext4", "-O", "^has_journal"]);
+    let (url, local) = (site.url("disk.img"), site.local("disk.img"));
+    let whole = text(&common::succeeds(["checksum".as_ref(), local.as_os_str()]));
+    let mut requests = 0;
+    for kill_after in 1..=12 {
+        site.proxy.take();
+        let mut child = site.program(&["checksum", &url]).stdout(Stdio::null()).spawn().unwrap();
+        let mut seen = 0;
+        wait_until("asked so many times", || {
+            seen += site.proxy.take().len();
+            seen >= kill_after || child.try_wait().unwrap().is_some()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        requests += seen;
+    }
+    assert_eq!(site.done(&["checksum", &url]), whole);
+    println!("{requests} requests of 12 runs that were killed");
+    site.proxy.take();
+    assert_eq!(site.done(&["checksum", &url]), whole);
+    let last = site.proxy.take();
+    assert!(last.len() == 1 && last[0].status == 304, "{last:?}");
+}
+
+#[test]
+fn a_cache_on_a_full_disk_is_done_without() {
+    let Some(site) = Site::start() else { return };
+    if !common::can_mount() {
+        return;
+    }
+    site.image("disk.img", 64 << 20, &["-t", "ext4"]);
+    let small = mounts::Small::new(&site.dir.path().join("small"), 1);
+    let local = site.local("disk.img");
+    let whole = text(&common::succeeds(["checksum".as_ref(), local.as_os_str()]));
+    for run in 0..2 {
+        let words = ["--cache-dir", small.path().to_str().unwrap(), "checksum", &site.url("disk.img")];
+        assert_eq!(site.done(&words), whole, "run {run}");
+    }
 }
