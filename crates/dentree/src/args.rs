@@ -2,7 +2,9 @@
 //! them.
 
 mod backup;
+mod blocks;
 mod change;
+mod check;
 pub(crate) mod cp;
 pub(crate) mod du;
 mod examples;
@@ -18,9 +20,11 @@ mod tune;
 mod xattr;
 
 use crate::command::find::words::take_own;
+pub(crate) use blocks::{BlocksArgs, FragArgs, FreeArgs, WhichArgs};
 pub(crate) use change::{
     Ask, ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs,
 };
+pub(crate) use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
@@ -183,6 +187,30 @@ pub(crate) enum Command {
     Dedup(DedupArgs),
     /// Sum up disk usage of directories
     Du(DuArgs),
+    /// Print where the blocks of files lie, as filefrag -v
+    ///
+    /// Offsets and lengths are in blocks of the file system, physical ones from its beginning.
+    Blocks(BlocksArgs),
+    /// Print what a block belongs to, or the names of an inode
+    ///
+    /// A line per block: free, metadata of fixed place, or the inodes that have it, with what it is
+    /// of them and their names. A line per name of an inode.
+    Which(WhichArgs),
+    /// Print the runs of unallocated blocks, or what they hold
+    ///
+    /// Fields: the first block, the last one, and how many. With --dump their bytes go to standard
+    /// output, as by blkls(1): what was removed may still be there.
+    Free(FreeArgs),
+    /// Summarise how fragmented free space and files are, as e2freefrag(8)
+    Frag(FragArgs),
+    /// Check a file system for damage, as e2fsck -fn, without writing
+    ///
+    /// A journal that needs recovery is replayed in memory. Then everything is read once, on all
+    /// processors: inodes and their blocks, directories and their indexes, links, bitmaps and
+    /// counts. A line per problem says where it is and what differs. Nothing is repaired: e2fsck
+    /// does that, best on a copy of the image.
+    #[command(after_long_help = check::EXIT_CODES)]
+    Check(CheckArgs),
     /// Print one line per file, to compare two trees with diff
     #[command(long_about = crate::command::checksum::format::FORMAT)]
     Checksum(ChecksumArgs),

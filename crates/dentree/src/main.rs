@@ -24,6 +24,7 @@ mod temp_entry;
 mod tree;
 
 use image::Session;
+use report::ExitCodes;
 use std::process::ExitCode;
 
 /// The static program's: musl's own takes one lock for all threads.
@@ -35,7 +36,10 @@ fn main() -> ExitCode {
     let cli = args::parse(std::env::args_os());
     let session = Session::new(cli.global);
     command::run_to_end(&session, &cli.command);
-    // tar(1) and diff(1) end with 1 for differences alone.
-    let failed = if matches!(cli.command, args::Command::Tar(_) | args::Command::Diff(_)) { 2 } else { 1 };
-    session.report.status().exit_code(failed)
+    let codes = match cli.command {
+        args::Command::Tar(_) | args::Command::Diff(_) => ExitCodes::OF_DIFF,
+        args::Command::Check(_) => ExitCodes::OF_FSCK,
+        _ => ExitCodes::OWN,
+    };
+    codes.of(session.report.status())
 }

@@ -26,17 +26,22 @@ pub(crate) enum Status {
 impl Status {
     const ALL: [Status; 6] =
         [Status::Done, Status::Differs, Status::Failed, Status::Unsupported, Status::Damaged, Status::Usage];
+}
 
-    /// The exit code of the help text; `failed` is that of [`Status::Failed`].
-    pub(crate) fn exit_code(self, failed: u8) -> ExitCode {
-        ExitCode::from(match self {
-            Status::Done => 0,
-            Status::Differs => 1,
-            Status::Failed => failed,
-            Status::Usage => 2,
-            Status::Damaged => 3,
-            Status::Unsupported => 4,
-        })
+/// The exit code of each status.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExitCodes([u8; 6]);
+
+impl ExitCodes {
+    /// Those of the help text.
+    pub(crate) const OWN: ExitCodes = ExitCodes([0, 1, 1, 4, 3, 2]);
+    /// tar(1) and diff(1) end with 1 for differences alone.
+    pub(crate) const OF_DIFF: ExitCodes = ExitCodes([0, 1, 2, 4, 3, 2]);
+    /// Those of fsck(8): 4 for damage, 8 where the check itself failed, 16 for wrong usage.
+    pub(crate) const OF_FSCK: ExitCodes = ExitCodes([0, 4, 8, 8, 4, 16]);
+
+    pub(crate) fn of(self, status: Status) -> ExitCode {
+        ExitCode::from(self.0[usize::from(status as u8)])
     }
 }
 
@@ -58,6 +63,11 @@ impl Problem {
 
     pub(crate) fn status(&self) -> Status {
         self.status
+    }
+
+    /// The same with another status.
+    pub(crate) fn with_status(self, status: Status) -> Self {
+        Problem { status, ..self }
     }
 
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
@@ -121,12 +131,20 @@ pub(crate) fn print_problem(problem: &Problem) {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     worst: AtomicU8,
+    is_silent: bool,
 }
 
 impl Report {
+    /// Remembers the worst status, and prints nothing.
+    pub(crate) fn silent() -> Self {
+        Report { is_silent: true, ..Report::default() }
+    }
+
     /// Prints a problem and remembers its status.
     pub(crate) fn problem(&self, problem: &Problem) {
-        print_problem(problem);
+        if !self.is_silent {
+            print_problem(problem);
+        }
         self.remember(problem.status);
     }
 

@@ -82,6 +82,12 @@ impl InodeFlags {
     pub const TOPDIR: InodeFlags = InodeFlags(0x2_0000);
     /// The content is mapped by extents.
     pub const EXTENTS: InodeFlags = InodeFlags(0x8_0000);
+    /// An imagic inode of AFS servers, which exist no more.
+    pub const IMAGIC: InodeFlags = InodeFlags(0x2000);
+    /// Cannot be changed.
+    pub const IMMUTABLE: InodeFlags = InodeFlags(0x10);
+    /// Can only be appended to.
+    pub const APPEND: InodeFlags = InodeFlags(0x20);
     /// Protected by fs-verity.
     pub const VERITY: InodeFlags = InodeFlags(0x10_0000);
     /// Holds the value of an extended attribute.
@@ -173,6 +179,33 @@ pub struct Inode {
     pub fields_len: usize,
     /// The start value of checksums of this inode's blocks.
     pub checksum_seed: ChecksumSeed,
+}
+
+/// Fields of an inode that may not be in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InodeHead {
+    /// Type and permissions, as `st_mode`.
+    pub mode: u16,
+    /// Number of links; 0: not in use, or an orphan.
+    pub links: u16,
+    /// Time of its freeing, or the next orphan.
+    pub dtime: u32,
+    /// `i_size_high`, which only files and large directories have.
+    pub size_high: u32,
+    /// `i_faddr`, obsolete.
+    pub fragment: u32,
+    /// The low halves of owner and group.
+    pub owners: [u16; 2],
+    /// `i_size_lo`.
+    pub size: u32,
+    /// `i_blocks_lo`.
+    pub blocks: u32,
+    /// `i_blocks_high`, for the feature huge_file.
+    pub blocks_high: u16,
+    /// `i_file_acl_high`, for block numbers of 64 bits.
+    pub xattr_block_high: u16,
+    /// `i_block`.
+    pub block: [u8; I_BLOCK_LEN],
 }
 
 impl Inode {
@@ -335,6 +368,34 @@ impl Inode {
         if has(CRTIME_EXTRA_END) {
             extra.i_crtime_extra = more;
         }
+    }
+
+    /// The fields of an inode's bytes that say whether it is in use, and others that are only
+    /// checked.
+    pub fn head(bytes: &[u8]) -> Option<InodeHead> {
+        RawInode::ref_from_prefix(bytes).ok().map(|(raw, _)| InodeHead {
+            mode: raw.i_mode.get(),
+            links: raw.i_links_count.get(),
+            dtime: raw.i_dtime.get(),
+            size_high: raw.i_size_high.get(),
+            fragment: raw.i_obso_faddr.get(),
+            owners: [raw.i_uid.get(), raw.i_gid.get()],
+            size: raw.i_size_lo.get(),
+            blocks: raw.i_blocks_lo.get(),
+            blocks_high: raw.l_i_blocks_high.get(),
+            xattr_block_high: raw.l_i_file_acl_high.get(),
+            block: raw.i_block,
+        })
+    }
+
+    /// Verifies the checksum of an inode that is not in use. One that is all zeros has none.
+    pub fn verify_unused(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<(), Problem> {
+        let Ok((raw, rest)) = RawInode::ref_from_prefix(bytes) else { return Ok(()) };
+        if !sb.has_metadata_csum() || bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        let seed = sb.checksum_seed.of_inode(ino.0, raw.i_generation.get());
+        verify(bytes, raw, fields_len(bytes, rest)?, seed)
     }
 
     /// `i_dtime` from an inode's bytes: the time of its freeing in seconds; for an orphan, the next

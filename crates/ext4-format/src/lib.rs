@@ -45,7 +45,7 @@ pub use extent::{
 pub use extent_list::remap;
 pub use features::{Compat, Incompat, RoCompat};
 pub use group_desc::{GroupDesc, GroupFlags};
-pub use inode::{DeviceNumber, I_BLOCK_LEN, Inode, InodeFlags};
+pub use inode::{DeviceNumber, I_BLOCK_LEN, Inode, InodeFlags, InodeHead};
 pub use no_key_name::NoKeyName;
 pub use orphan::{orphan_slots, set_orphan, verify_orphan_block, write_orphan_tail};
 pub use problem::Problem;

@@ -244,6 +244,10 @@ pub struct Superblock {
     pub last_orphan: u32,
     /// The orphan file's inode, 0 for none.
     pub orphan_file_inum: u32,
+    /// The inodes of the user, group and project quota, 0 for none.
+    pub quota_inums: [u32; 3],
+    /// The block of multiple mount protection, 0 for none.
+    pub mmp_block: u64,
     /// Seed of directory hashes.
     pub hash_seed: [u32; 4],
     /// `s_def_hash_version`: the hash of new directories.
@@ -594,6 +598,8 @@ fn build(raw: &RawSuperblock, geometry: Geometry) -> Superblock {
         journal_backup: encode::journal_backup(raw),
         last_orphan: raw.s_last_orphan.get(),
         orphan_file_inum: raw.s_orphan_file_inum.get(),
+        quota_inums: [raw.s_usr_quota_inum.get(), raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()],
+        mmp_block: if incompat.has(Incompat::MMP) { raw.s_mmp_block.get() } else { 0 },
         hash_seed: raw.s_hash_seed.map(le::U32::get),
         default_hash_version: raw.s_def_hash_version,
         flags: raw.s_flags.get(),

@@ -219,6 +219,25 @@ impl<'a> XattrList<'a> {
         Ok(None)
     }
 
+    /// Whether two values, or a value and the entries, have bytes in common.
+    pub fn overlaps(&self) -> Result<bool, Problem> {
+        // Offsets of values are from the base of values, those of entries from the first entry.
+        let before = self.values.len() - self.entries.len();
+        let (mut used, mut at) = (Vec::new(), 0);
+        while let Some((entry, next)) = self.entry(at)? {
+            if let XattrValue::Inline(value) = entry.value
+                && !value.is_empty()
+            {
+                let begin = self.value_offset(at);
+                used.push(begin..begin + value.len().next_multiple_of(ALIGN));
+            }
+            at = next;
+        }
+        used.push(0..before + at + ALIGN);
+        used.sort_unstable_by_key(|range| range.start);
+        Ok(used.windows(2).any(|pair| matches!(pair, [one, next] if next.start < one.end)))
+    }
+
     /// The offset in `values` of the value of the entry at byte `at`.
     fn value_offset(&self, at: usize) -> usize {
         let raw = RawEntry::ref_from_prefix(self.entries.get(at..).unwrap_or_default());

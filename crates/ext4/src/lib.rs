@@ -44,6 +44,7 @@
 extern crate self as dentree_ext4;
 
 mod alloc;
+mod check;
 // Shared with the integration tests, for unit tests that need private items.
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/common/mod.rs"]
@@ -53,6 +54,7 @@ mod error;
 mod file;
 mod fs;
 mod inode;
+mod layout;
 mod map;
 pub mod mkfs;
 mod open;
@@ -64,13 +66,16 @@ mod txn;
 mod verified;
 mod xattr;
 
+pub use check::{CheckOptions, Defect, Finding};
 pub use dentree_bufcache::BhLruSize;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
     RoCompat, Superblock,
 };
+pub use dentree_jbd2::Error as JournalError;
 pub use error::{Error, Place, Result, Structure};
 pub use inode::Node;
+pub use layout::{FileExtent, Layout, Part};
 pub use open::{Notice, Options};
 pub use read_ahead::DxReadAhead;
 pub use resize::{Size, enlarged, grow};

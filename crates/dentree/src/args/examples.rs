@@ -57,6 +57,29 @@ const EXAMPLES: &[Examples] = &[
     ),
     ("tar c", &[("dentree tar c disk.img:/etc", "An archive of /etc on standard output.")]),
     ("tar x", &[("dentree tar x disk.img:/srv", "Extracts standard input below /srv.")]),
+    ("blocks", &[("dentree blocks disk.img:/var/log/syslog", "The extents of a file.")]),
+    (
+        "which",
+        &[
+            ("dentree which disk.img --block 70000", "What is at a bad sector?"),
+            ("dentree which disk.img --inode 12 --inode 13", "All names of two inodes."),
+        ],
+    ),
+    (
+        "free",
+        &[
+            ("dentree free disk.img", "The runs of free blocks."),
+            ("dentree free --dump disk.img", "Their bytes, to search for what was removed."),
+        ],
+    ),
+    ("frag", &[("dentree frag disk.img", "In how many pieces are files and free space?")]),
+    (
+        "check",
+        &[
+            ("dentree check disk.img", "Is anything damaged?"),
+            ("dentree check --json https://example.org/disk.img", "On a server, for a program."),
+        ],
+    ),
     ("mkdir", &[("dentree mkdir -p disk.img:/srv/www", "With the directories above it.")]),
     ("rm", &[("dentree rm -r disk.img:/var/cache", "A directory and all below it.")]),
     (

@@ -79,6 +79,10 @@ impl Command {
         !matches!(
             self,
             Command::Info(_)
+                | Command::Check(_)
+                | Command::Which(_)
+                | Command::Free(_)
+                | Command::Frag(_)
                 | Command::Label(_)
                 | Command::Uuid(_)
                 | Command::Tune(_)

@@ -1,8 +1,10 @@
 //! The commands, one module each.
 
+mod blocks;
 #[cfg(feature = "object-stores")]
 mod cache;
 mod cat;
+mod check;
 pub(crate) mod checksum;
 mod chmod;
 mod chown;
@@ -88,6 +90,11 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Dedup(args) => dedup::run(session, args),
         Command::Du(args) => du::run(session, args),
         Command::Diff(args) => diff::run(session, args),
+        Command::Blocks(args) => blocks::extents::run(session, args),
+        Command::Which(args) => blocks::which::run(session, args),
+        Command::Free(args) => blocks::free::run(session, args),
+        Command::Frag(args) => blocks::frag::run(session, args),
+        Command::Check(args) => check::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),
         Command::Label(args) => tune::label(session, args),

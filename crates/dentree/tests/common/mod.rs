@@ -43,11 +43,12 @@ pub fn tool<I: AsRef<OsStr>>(name: &str, args: impl IntoIterator<Item = I>) -> V
     output.stdout
 }
 
-/// Panics unless e2fsck finds nothing wrong.
+/// Panics unless e2fsck finds nothing wrong, and `dentree check` neither.
 pub fn assert_clean(image: impl AsRef<Path>) {
     let said = text(&tool("e2fsck", ["-fn".as_ref(), image.as_ref().as_os_str()]));
     // e2fsck calls an image clean although it proposes repairs; a shallower tree is none.
     assert!(!said.replace("Optimize? no", "").contains("? no"), "{said}");
+    succeeds(["check".as_ref(), image.as_ref().as_os_str()]);
 }
 
 /// Whether images can be mounted here; prints why not.

@@ -1,5 +1,7 @@
 //! Trees with every special case of files.
 
+#![allow(dead_code)] // each test binary uses a part
+
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -206,4 +208,21 @@ pub fn many_files(root: &Path, count: usize) {
         }
         fs::write(dir.join(format!("f{n}")), format!("file {n}\n").repeat(n % 40)).unwrap();
     }
+}
+
+/// A little of everything, for images of a few MiB.
+pub fn small(root: &Path) {
+    names(root);
+    links(root);
+    nodes(root);
+    attributes(root);
+    many_names(&root.join("many"), 400);
+    many_files(&root.join("files"), 40);
+    let file = File::create(root.join("sparse")).unwrap();
+    for n in 0..300_u64 {
+        file.write_all_at(b"x", n * 8192).unwrap();
+    }
+    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 4 << 20, 65_536)
+        .or_else(|error| if error == Errno::OPNOTSUPP { Ok(()) } else { Err(error) })
+        .unwrap();
 }

@@ -69,6 +69,8 @@ impl Superblock {
             journal_backup: None,
             last_orphan: 0,
             orphan_file_inum: 0,
+            quota_inums: [0; 3],
+            mmp_block: 0,
             hash_seed: [0; 4],
             default_hash_version: 1,
             flags: 1,

@@ -1,6 +1,6 @@
 //! Allocation of blocks: contiguous runs near a goal.
 
-use super::{ReservationClass, bit_of};
+use super::{ReservationClass, SystemBlocks, bit_of};
 use crate::map::write::Mapped;
 use crate::verified::VerifiedAs;
 use crate::{Error, Ext4, Result, Structure};
@@ -238,16 +238,24 @@ impl Ext4 {
             self.verify_once(place, &bytes, VerifiedAs::BlockBitmap(group), check)?;
             return Ok(Bitmap::Stored(bytes));
         }
+        Ok(Bitmap::New(self.initial_block_bitmap(group, &self.writer()?.space.system)))
+    }
+
+    /// The block bitmap of a group in which only system blocks are in use.
+    pub(crate) fn initial_block_bitmap(&self, group: GroupNumber, system: &SystemBlocks) -> Vec<u8> {
         let mut bytes = vec![0; self.sb.block_size.in_memory()];
         let start = self.sb.group_start(group);
         let count = self.sb.blocks_in_group(group);
-        let bit = |block: u64| usize::try_from(block - start.0).unwrap_or(usize::MAX);
-        for range in self.writer()?.space.system.within(start, u64::from(count)) {
-            set_bits(&mut bytes, bit(range.start), bit(range.end));
+        let bit = |block: u64| {
+            usize::try_from((block - start.0) >> self.sb.log_cluster_ratio).unwrap_or(usize::MAX)
+        };
+        for range in system.within(start, u64::from(count)) {
+            set_bits(&mut bytes, bit(range.start), bit(range.end - 1) + 1);
         }
         let all = bytes.len() * 8;
-        set_bits(&mut bytes, usize::try_from(count).unwrap_or(all), all);
-        Ok(Bitmap::New(bytes))
+        let clusters = count.div_ceil(1 << self.sb.log_cluster_ratio);
+        set_bits(&mut bytes, usize::try_from(clusters).unwrap_or(all), all);
+        bytes
     }
 
     /// Applies `change` to a range of bits in a group's block bitmap, whose current content is

@@ -49,8 +49,7 @@ use prealloc::Preallocations;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use system::SystemBlocks;
-pub(crate) use system::{copies_in, is_in_meta_group};
+pub(crate) use system::{SystemBlocks, copies_in, is_in_meta_group};
 
 /// How far a reservation may use up the free blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,14 +5,14 @@ use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat,
 use std::ops::Range;
 
 /// Superblocks, descriptors, bitmaps, inode tables and the journal, as ascending disjoint ranges.
-pub(super) struct SystemBlocks(Vec<Range<u64>>);
+pub(crate) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
     /// `journal`: its runs of blocks.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if two of them overlap.
-    pub(super) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
+    pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
         let sb = &fs.sb;
         let before_groups = 0..u64::from(sb.first_data_block);
         let mut ranges = vec![before_groups];
@@ -41,7 +41,7 @@ impl SystemBlocks {
     }
 
     /// The intersections with `count` blocks from `first`.
-    pub(super) fn within(&self, first: BlockNumber, count: u64) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn within(&self, first: BlockNumber, count: u64) -> impl Iterator<Item = Range<u64>> {
         let end = first.0 + count;
         let from = self.0.partition_point(|range| range.end <= first.0);
         let touching = self.0.get(from..).unwrap_or_default().iter();

@@ -217,7 +217,7 @@ impl Ext4 {
         Lookup { ino: Ino(u64::from(entry.inode.0)), kind: self.kind_of(entry) }
     }
 
-    pub(super) fn kind_of(&self, entry: &Entry<'_>) -> Option<FileType> {
+    pub(crate) fn kind_of(&self, entry: &Entry<'_>) -> Option<FileType> {
         if !self.sb.incompat.has(Incompat::FILETYPE) {
             return None;
         }

@@ -21,13 +21,13 @@ const SECOND: u64 = 60;
 
 impl Ext4 {
     /// The areas of an inline directory, each with its position.
-    pub(super) fn inline_entries<'a>(&self, dir: &'a Snapshot) -> Result<[(u64, &'a [u8]); 2]> {
+    pub(crate) fn inline_entries<'a>(&self, dir: &'a Snapshot) -> Result<[(u64, &'a [u8]); 2]> {
         let (first, rest) = self.inline_parts(dir)?;
         let entries = first.get(PARENT_LEN..).unwrap_or_default();
         Ok([(4, entries), (60, rest)])
     }
 
-    pub(super) fn inline_parent(&self, dir: &Snapshot) -> Result<InodeNumber> {
+    pub(crate) fn inline_parent(&self, dir: &Snapshot) -> Result<InodeNumber> {
         let (first, _) = self.inline_parts(dir)?;
         let parent = InodeNumber(first.first_chunk().copied().map_or(0, u32::from_le_bytes));
         self.sb

@@ -11,7 +11,11 @@ const FAST_SYMLINK_MAX: usize = 59;
 impl Ext4 {
     /// The target: from the inode for a fast link, which has no blocks, else from content.
     pub(crate) fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
-        let node = &*node.snapshot();
+        self.target(&node.snapshot())
+    }
+
+    /// Like [`readlink`](Ext4::readlink), of a snapshot.
+    pub(crate) fn target(&self, node: &Snapshot) -> Result<Vec<u8>> {
         let max = u64::from(self.sb.block_size.bytes());
         let corrupt = |problem| node.place(Structure::SymlinkTarget).corrupt(problem);
         Problem::check_range("i_size", node.inode.size, 1, max).map_err(corrupt)?;

@@ -23,7 +23,8 @@ use crate::{Ext4, Place, Result, Structure};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::xattr::{Namespace, XattrList, XattrValue};
 use dentree_ext4_format::{
-    BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem, Superblock,
+    BlockNumber, DeviceNumber, GroupNumber, Inode, InodeFlags, InodeNumber, InodeTime, Problem, RoCompat,
+    Superblock,
 };
 use dentree_vfs::{Attr, FileType, Ino, Timestamp};
 
@@ -150,6 +151,26 @@ impl Ext4 {
             self.sb.check_blocks("i_file_acl", block, 1).map_err(|problem| place.corrupt(problem))?;
         }
         Ok(kind)
+    }
+
+    /// An inode from its bytes in the table, whatever its number of links. Its attributes are not
+    /// read.
+    pub(crate) fn parse_inode(&self, ino: InodeNumber, bytes: &[u8], place: Place) -> Result<Snapshot> {
+        self.parse_by(ino, bytes, place, &self.sb)
+    }
+
+    /// Like [`parse_inode`](Ext4::parse_inode), whatever the checksum.
+    pub(crate) fn parse_unverified(&self, ino: InodeNumber, bytes: &[u8], place: Place) -> Result<Snapshot> {
+        let mut sb = self.sb.clone();
+        sb.ro_compat = sb.ro_compat.without(RoCompat::METADATA_CSUM);
+        self.parse_by(ino, bytes, place, &sb)
+    }
+
+    fn parse_by(&self, ino: InodeNumber, bytes: &[u8], place: Place, sb: &Superblock) -> Result<Snapshot> {
+        let inode = Inode::parse_orphan(bytes, ino, sb).map_err(|problem| place.corrupt(problem))?;
+        let kind = self.check_parsed(&inode, place)?;
+        let tail = tail(&inode, bytes).into();
+        Ok(Snapshot { ino, kind, inode, tail, has_acl: false, disk_size: None, reserved: 0 })
     }
 
     fn keep(&self, ino: InodeNumber, kind: FileType, inode: Inode, bytes: &[u8]) -> Snapshot {

@@ -13,7 +13,7 @@
 
 mod geometry;
 mod groups;
-mod reserved;
+pub(crate) mod reserved;
 
 use crate::alloc::Space;
 use crate::open::read_superblock;

@@ -12,6 +12,44 @@ const RESIZE: InodeNumber = InodeNumber(7);
 /// The doubly indirect pointer in `i_block`.
 const DOUBLY: std::ops::Range<usize> = 13 * 4..14 * 4;
 
+/// Starts of the groups with a backup of the superblock.
+fn backups(sb: &Superblock) -> Vec<u64> {
+    let groups = (1..sb.groups).map(GroupNumber).filter(|&group| sb.group_has_superblock(group));
+    groups.map(|group| sb.group_start(group).0).collect()
+}
+
+/// The doubly indirect block of the resize inode.
+fn top_of(fs: &Ext4, inode: &Inode) -> Result<BlockNumber> {
+    let mut word = [0; 4];
+    word.copy_from_slice(&inode.block[DOUBLY]);
+    let top = BlockNumber(u64::from(u32::from_le_bytes(word)));
+    let place = Structure::IndirectBlock.of(RESIZE).at(top);
+    let checked = fs.sb.check_blocks("the doubly indirect pointer", top, 1);
+    checked.map(|()| top).map_err(|problem| place.corrupt(problem))
+}
+
+/// Checks every pointer of the resize inode.
+pub(crate) fn verify(fs: &Ext4, inode: &Inode) -> Result<()> {
+    let sb = &fs.sb;
+    let (first, backups) = (u64::from(sb.first_data_block) + 1, backups(sb));
+    let others = inode.block[..DOUBLY.start].iter().chain(&inode.block[DOUBLY.end..]);
+    if others.copied().any(|byte| byte != 0) {
+        let because = "has more than the doubly indirect pointer";
+        let problem = Problem::Value { field: "i_block", value: 0, because };
+        return Err(Structure::Inode.of(RESIZE).corrupt(problem));
+    }
+    let top = Pointers::read(fs, top_of(fs, inode)?)?;
+    for index in sb.desc_blocks()..sb.desc_blocks() + u32::from(sb.reserved_gdt_blocks) {
+        let reserved = first + u64::from(index);
+        top.expect(top.slot(u64::from(index)), reserved)?;
+        let copies = Pointers::read(fs, BlockNumber(reserved))?;
+        for (slot, start) in backups.iter().enumerate() {
+            copies.expect(slot, start + 1 + u64::from(index))?;
+        }
+    }
+    Ok(())
+}
+
 /// Adds the changed blocks for a larger file system: those that become descriptors are left out,
 /// the others get their counterparts in new groups.
 pub(super) fn update(fs: &Ext4, sb: &Superblock, changed: &mut BTreeMap<u64, Vec<u8>>) -> Result<()> {
@@ -19,21 +57,14 @@ pub(super) fn update(fs: &Ext4, sb: &Superblock, changed: &mut BTreeMap<u64, Vec
     if !sb.compat.has(Compat::RESIZE_INODE) || old.reserved_gdt_blocks == 0 {
         return Ok(());
     }
-    let backups = |sb: &Superblock| -> Vec<u64> {
-        let groups = (1..sb.groups).map(GroupNumber).filter(|&group| sb.group_has_superblock(group));
-        groups.map(|group| sb.group_start(group).0).collect()
-    };
     let (had, has) = (backups(old), backups(sb));
     let (was, is) = (old.desc_blocks(), sb.desc_blocks());
     if (was, had.len()) == (is, has.len()) {
         return Ok(());
     }
     let mut inode = fs.read_inode(RESIZE)?.inode.clone();
-    let mut word = [0; 4];
-    word.copy_from_slice(&inode.block[DOUBLY]);
-    let top_at = BlockNumber(u64::from(u32::from_le_bytes(word)));
+    let top_at = top_of(fs, &inode)?;
     let place = Structure::IndirectBlock.of(RESIZE).at(top_at);
-    old.check_blocks("the doubly indirect pointer", top_at, 1).map_err(|problem| place.corrupt(problem))?;
     let mut top = Pointers::read(fs, top_at)?;
     let first = u64::from(old.first_data_block) + 1;
     for index in was..was + u32::from(old.reserved_gdt_blocks) {

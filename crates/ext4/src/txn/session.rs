@@ -48,7 +48,7 @@ impl Ext4 {
         sb.check_for_writing(&bytes).map_err(|problem| place.corrupt(problem))
     }
 
-    fn superblock_offset(&self) -> u64 {
+    pub(crate) fn superblock_offset(&self) -> u64 {
         let at = self.superblock_at.0 << self.sb.block_size.log2();
         if at == 0 { SUPERBLOCK_OFFSET } else { at }
     }

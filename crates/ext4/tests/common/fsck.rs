@@ -1,7 +1,10 @@
-//! Reports of `e2fsck` and `dumpe2fs` on an image.
+//! Reports of `e2fsck`, of `dumpe2fs` and of our own check on an image.
 
+use dentree_blockdev::{Access, FileDevice};
+use dentree_ext4::{CheckOptions, Ext4, Options};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 /// A directory for images, in memory if possible.
 pub fn scratch() -> tempfile::TempDir {
@@ -11,14 +14,27 @@ pub fn scratch() -> tempfile::TempDir {
     }
 }
 
-/// Returns the report if there is anything to repair.
+/// Returns the report if there is anything to repair, by e2fsck or by our own check.
 pub fn is_clean(image: &Path) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
     // For some repairs that `-n` forbids it asks, but reports success. A tree that could be less
     // deep needs no repair.
     let asks = text.replace("Optimize? no", "").contains("? no");
-    if check.status.success() && !asks { Ok(()) } else { Err(text) }
+    if check.status.success() && !asks { own_check(image) } else { Err(text) }
+}
+
+fn own_check(image: &Path) -> Result<(), String> {
+    let device = FileDevice::open(image, Access::ReadOnly).map_err(|error| error.to_string())?;
+    let fs = Ext4::open(Arc::new(device), Options::default()).map_err(|error| error.to_string())?;
+    let report = Mutex::new(String::new());
+    let found = |finding: dentree_ext4::Finding| {
+        *report.lock().unwrap() += &format!("pass {}: {finding}\n", finding.pass)
+    };
+    let options = CheckOptions { threads: 2, found: &found, progress: &|_| true };
+    fs.check(&options).map_err(|error| error.to_string())?;
+    let report = report.into_inner().unwrap();
+    if report.is_empty() { Ok(()) } else { Err(format!("e2fsck finds nothing, our check does:\n{report}")) }
 }
 
 /// Replays the journal and frees orphans, as at boot. Returns the report if it has more than that

@@ -1,0 +1,21 @@
+//! Arguments of `dentree check`.
+
+use clap::{Args, ValueHint};
+use std::ffi::OsString;
+
+pub(super) const EXIT_CODES: &str = "\
+Exit status, as of e2fsck:
+  0  no damage
+  4  damage
+  8  the image could not be read, or is not supported
+  16 wrong usage";
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The image
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) image: OsString,
+    /// Print a JSON object per problem
+    #[arg(long)]
+    pub(crate) json: bool,
+}
