@@ -8,6 +8,7 @@ mod check;
 pub(crate) mod cp;
 pub(crate) mod du;
 mod examples;
+mod journal;
 pub(crate) mod ls;
 mod mkfs;
 mod resize;
@@ -17,6 +18,7 @@ mod source;
 mod table;
 mod tar;
 mod tune;
+mod undelete;
 mod xattr;
 
 use crate::command::find::words::take_own;
@@ -31,6 +33,7 @@ use clap_complete::Shell;
 pub(crate) use cp::CpArgs;
 use dentree_ext4::DxReadAhead;
 pub(crate) use du::DuArgs;
+pub(crate) use journal::{JournalArgs, JournalCommand, JournalShow};
 pub(crate) use ls::LsArgs;
 pub(crate) use mkfs::{MkfsArgs, UuidArg};
 pub(crate) use resize::ResizeArgs;
@@ -45,6 +48,7 @@ use std::path::PathBuf;
 pub(crate) use table::{TableArgs, TableFormat};
 pub(crate) use tar::{TarArgs, TarCommand, TarCreate, TarExtract};
 pub(crate) use tune::TuneArgs;
+pub(crate) use undelete::UndeleteArgs;
 pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
 
 const EXIT_CODES: &str = "\
@@ -203,6 +207,17 @@ pub(crate) enum Command {
     Free(FreeArgs),
     /// Summarise how fragmented free space and files are, as e2freefrag(8)
     Frag(FragArgs),
+    /// Show what the journal holds: transactions, blocks, older versions of an inode
+    Journal(JournalArgs),
+    /// List deleted files, and bring them back to another place
+    ///
+    /// Deleted files are found in the journal, which holds older copies of inodes and directories,
+    /// and in freed inodes that kept their block map, as older kernels left them. The journal is a
+    /// ring: what was removed long before the last changes is gone. A line per file: whether its
+    /// blocks are free or how many are reused, its inode, its size, when it was removed, its path.
+    /// Free blocks may have held another file meanwhile: look at what comes back. Nothing is
+    /// written to the image.
+    Undelete(UndeleteArgs),
     /// Check a file system for damage, as e2fsck -fn, without writing
     ///
     /// A journal that needs recovery is replayed in memory. Then everything is read once, on all

@@ -335,8 +335,28 @@ impl Layout<'_> {
         })
     }
 
-    /// The block bitmap of a group: bit per cluster.
-    fn bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Vec<u8>> {
+    /// The blocks of a group's inode table.
+    pub(crate) fn inode_table(&self, group: GroupNumber) -> Option<Range<u64>> {
+        let start = self.desc(group)?.inode_table.0;
+        Some(start..start + self.fs.sb.inode_table_blocks())
+    }
+
+    fn desc(&self, GroupNumber(group): GroupNumber) -> Option<&GroupDesc> {
+        self.descs.get(usize::try_from(group).ok()?)
+    }
+
+    /// The group of a block, and its bit in the group's bitmap.
+    pub(crate) fn bit_of(&self, block: BlockNumber) -> (GroupNumber, usize) {
+        let sb = &self.fs.sb;
+        let offset = block.0.saturating_sub(u64::from(sb.first_data_block));
+        let group = u32::try_from(offset / u64::from(sb.blocks_per_group)).unwrap_or(u32::MAX);
+        let bit = (offset % u64::from(sb.blocks_per_group)) >> sb.log_cluster_ratio;
+        (GroupNumber(group), usize::try_from(bit).unwrap_or(usize::MAX))
+    }
+
+    /// The block bitmap of a group: a bit per cluster.
+    pub(crate) fn block_bitmap(&self, group: GroupNumber) -> Result<Vec<u8>> {
+        let Some(desc) = self.desc(group) else { return Ok(Vec::new()) };
         if self.fs.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT) {
             return Ok(self.fs.initial_block_bitmap(group, &self.system));
         }
@@ -349,15 +369,8 @@ impl Layout<'_> {
     /// # Errors
     /// Those of reading its group's bitmap.
     pub fn is_free(&self, block: BlockNumber) -> Result<bool> {
-        let sb = &self.fs.sb;
-        let Some(offset) = block.0.checked_sub(u64::from(sb.first_data_block)) else { return Ok(false) };
-        let group = GroupNumber(u32::try_from(offset / u64::from(sb.blocks_per_group)).unwrap_or(u32::MAX));
-        let Some(desc) = self.descs.get(usize::try_from(group.0).unwrap_or(usize::MAX)) else {
-            return Ok(false);
-        };
-        let bit = (offset % u64::from(sb.blocks_per_group)) >> sb.log_cluster_ratio;
-        let bit = usize::try_from(bit).unwrap_or(usize::MAX);
-        let bitmap = self.bitmap(group, desc)?;
+        let (group, bit) = self.bit_of(block);
+        let bitmap = self.block_bitmap(group)?;
         Ok(bitmap.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 0))
     }
 
@@ -368,10 +381,10 @@ impl Layout<'_> {
     pub fn free_extents(&self, each: &mut dyn FnMut(Range<u64>) -> ControlFlow<()>) -> Result<()> {
         let sb = &self.fs.sb;
         let mut last = 0..0;
-        for (group, desc) in (0..).map(GroupNumber).zip(&self.descs) {
+        for group in (0..sb.groups).map(GroupNumber) {
             let (start, count) = (sb.group_start(group).0, sb.blocks_in_group(group));
             let clusters = usize::try_from(count.div_ceil(1 << sb.log_cluster_ratio)).unwrap_or(0);
-            let bitmap = self.bitmap(group, desc)?;
+            let bitmap = self.block_bitmap(group)?;
             for run in free_runs(&bitmap, 0, clusters) {
                 let at = |bit: usize| {
                     let blocks = u64::try_from(bit).unwrap_or(u64::MAX) << sb.log_cluster_ratio;
@@ -406,9 +419,7 @@ impl Layout<'_> {
     /// Those of reading the bitmap.
     pub fn inodes_in_use(&self, group: GroupNumber) -> Result<Vec<InodeNumber>> {
         let sb = &self.fs.sb;
-        let Some(desc) = self.descs.get(usize::try_from(group.0).unwrap_or(usize::MAX)) else {
-            return Ok(Vec::new());
-        };
+        let Some(desc) = self.desc(group) else { return Ok(Vec::new()) };
         if sb.has_group_checksums() && desc.flags.has(GroupFlags::INODE_UNINIT) {
             return Ok(Vec::new());
         }

@@ -53,6 +53,7 @@ mod dir;
 mod error;
 mod file;
 mod fs;
+mod history;
 mod inode;
 mod layout;
 mod map;
@@ -63,6 +64,7 @@ mod resize;
 mod statfs;
 mod tune;
 mod txn;
+mod undelete;
 mod verified;
 mod xattr;
 
@@ -72,8 +74,9 @@ pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,
     RoCompat, Superblock,
 };
-pub use dentree_jbd2::Error as JournalError;
+pub use dentree_jbd2::{Error as JournalError, History, LoggedCopy, LoggedTransaction, Tid};
 pub use error::{Error, Place, Result, Structure};
+pub use history::InodeVersion;
 pub use inode::Node;
 pub use layout::{FileExtent, Layout, Part};
 pub use open::{Notice, Options};
@@ -81,6 +84,7 @@ pub use read_ahead::DxReadAhead;
 pub use resize::{Size, enlarged, grow};
 pub use tune::{Tune, tune};
 pub use txn::Clock;
+pub use undelete::Deleted;
 
 use alloc::InodeTables;
 use dentree_blockdev::BlockDevice;

@@ -73,6 +73,25 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("frag", &[("dentree frag disk.img", "In how many pieces are files and free space?")]),
+    ("journal", &[("dentree journal ls disk.img", "The transactions in the log, oldest first.")]),
+    ("journal ls", &[("dentree journal ls disk.img", "The transactions in the log, oldest first.")]),
+    (
+        "journal show",
+        &[
+            ("dentree journal show disk.img --transaction 17", "The blocks that transaction 17 wrote."),
+            ("dentree journal show disk.img --inode 12", "What inode 12 was before."),
+            ("dentree journal show disk.img --block 70 --dump", "The last copy of a block."),
+        ],
+    ),
+    (
+        "undelete",
+        &[
+            ("dentree undelete disk.img", "Which deleted files are known?"),
+            ("dentree undelete disk.img:/home/me/letter -o letter", "One of them, by its path."),
+            ("dentree undelete 'disk.img:<1234>' -o letter", "By its inode."),
+            ("dentree undelete disk.img --all -o rescued", "All of them, into a directory."),
+        ],
+    ),
     (
         "check",
         &[

@@ -80,6 +80,7 @@ impl Command {
             self,
             Command::Info(_)
                 | Command::Check(_)
+                | Command::Journal(_)
                 | Command::Which(_)
                 | Command::Free(_)
                 | Command::Frag(_)

@@ -15,6 +15,7 @@ mod diff;
 mod du;
 pub(crate) mod find;
 mod info;
+mod journal;
 mod ln;
 mod ls;
 mod manual;
@@ -36,6 +37,7 @@ mod truncate;
 mod tune;
 #[cfg(target_os = "linux")]
 mod umount;
+mod undelete;
 mod xattr;
 
 use crate::args::Command;
@@ -94,6 +96,8 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Which(args) => blocks::which::run(session, args),
         Command::Free(args) => blocks::free::run(session, args),
         Command::Frag(args) => blocks::frag::run(session, args),
+        Command::Undelete(args) => undelete::run(session, args),
+        Command::Journal(args) => journal::run(session, args),
         Command::Check(args) => check::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),
         Command::Mkfs(args) => mkfs::run(session, args),

@@ -91,7 +91,7 @@ fn timestamp(time: jiff::Timestamp) -> Timestamp {
     }
 }
 
-fn parse_date(text: &str, zone: &TimeZone) -> Option<jiff::Timestamp> {
+pub(crate) fn parse_date(text: &str, zone: &TimeZone) -> Option<jiff::Timestamp> {
     if let Some(seconds) = text.strip_prefix('@') {
         let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, ""));
         let is_number = fraction.len() <= 9 && fraction.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,0 +1,135 @@
+//! Files that the kernel has deleted come back.
+
+mod common;
+
+use common::{Image, can_mount, dentree, succeeds, text};
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{Rng, RngExt, SeedableRng};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+fn content(rng: &mut Xoshiro256PlusPlus, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    rng.fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Makes files of many lengths in some directories. Returns their contents by path.
+fn fill(root: &Path, rng: &mut Xoshiro256PlusPlus) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut made = BTreeMap::new();
+    for dir in ["", "a", "a/b", "c"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+        for n in 0..12 {
+            let path = Path::new(dir).join(format!("file-{n}"));
+            let len = [0, 1, 100, 4096, 20_000, 300_000][rng.random_range(0..6)];
+            let bytes = content(rng, len);
+            fs::write(root.join(&path), &bytes).unwrap();
+            made.insert(path, bytes);
+        }
+    }
+    sync(root);
+    made
+}
+
+fn sync(root: &Path) {
+    rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
+}
+
+/// Brings back everything below `out`. Returns the listing.
+fn undelete(image: &Image, out: &Path) -> String {
+    let listed = text(&succeeds(["undelete".as_ref(), image.file.as_os_str()]));
+    let words =
+        ["undelete".as_ref(), image.file.as_os_str(), "--all".as_ref(), "-o".as_ref(), out.as_os_str()];
+    succeeds(words);
+    listed
+}
+
+#[test]
+fn removed_files_come_back_with_their_names_and_contents() {
+    if !can_mount() {
+        return;
+    }
+    for options in [
+        &["-t", "ext4"][..],
+        &["-t", "ext4", "-b", "1024"],
+        &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum"],
+        &["-t", "ext3", "-b", "1024"],
+        &["-t", "ext2"],
+        &["-t", "ext4", "-O", "inline_data", "-I", "256"],
+    ] {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+        let image = Image::new(64, options);
+        let mount = image.mount("rw").unwrap();
+        let made = fill(&mount.at, &mut rng);
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            made.into_iter().partition(|_| rng.random_bool(0.5));
+        for (n, path) in gone.keys().enumerate() {
+            fs::remove_file(mount.at.join(path)).unwrap();
+            if n % 7 == 0 {
+                sync(&mount.at);
+            }
+        }
+        drop(mount);
+        let out = image.dir.path().join("out");
+        let listed = undelete(&image, &out);
+        let filled: Vec<_> = gone.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
+        let back = filled
+            .iter()
+            .filter(|(path, bytes)| fs::read(out.join(path)).is_ok_and(|found| found == **bytes));
+        let back = back.count();
+        println!("{options:?}: {back} of {} files are back", filled.len());
+        // Without a journal the kernel leaves no trace of the block map.
+        let least = if options.contains(&"ext2") { 0 } else { filled.len() * 9 / 10 };
+        assert!(back >= least, "{options:?}: {back} of {}\n{listed}", filled.len());
+        for path in kept.keys() {
+            assert!(!out.join(path).exists(), "{} was never deleted", path.display());
+        }
+        common::assert_clean(&image.file);
+    }
+}
+
+#[test]
+fn one_file_comes_back_by_path_and_by_inode_and_what_is_reused_is_said() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::new(16, &["-t", "ext4", "-b", "1024"]);
+    let mount = image.mount("rw").unwrap();
+    fs::create_dir(mount.at.join("dir")).unwrap();
+    fs::write(mount.at.join("dir/letter"), vec![b'l'; 5000]).unwrap();
+    fs::write(mount.at.join("dir/overwritten"), vec![b'o'; 3 << 20]).unwrap();
+    sync(&mount.at);
+    fs::remove_file(mount.at.join("dir/letter")).unwrap();
+    fs::remove_file(mount.at.join("dir/overwritten")).unwrap();
+    sync(&mount.at);
+    drop(mount);
+    let copy = image.dir.path().join("letter");
+    let words =
+        |what: String, to: &Path| ["undelete".into(), what.into(), "-o".into(), to.as_os_str().to_owned()];
+    succeeds(words(image.at("/dir/letter"), &copy));
+    assert!(fs::read(&copy).unwrap() == vec![b'l'; 5000]);
+    let refused = dentree(words(image.at("/dir/letter"), &copy));
+    assert!(text(&refused.stderr).contains("File exists"), "{}", text(&refused.stderr));
+    let refused = dentree(words(image.at("/dir/none"), &copy));
+    assert!(text(&refused.stderr).contains("no deleted file of this name"));
+    let listed = text(&succeeds(["undelete", "--json", image.file.to_str().unwrap()]));
+    assert!(listed.contains("\"path\":\"/dir/letter\""), "{listed}");
+    let ino: u32 = listed
+        .lines()
+        .find(|line| line.contains("/dir/letter"))
+        .and_then(|line| line.split("\"inode\":").nth(1)?.split(',').next()?.parse().ok())
+        .unwrap();
+    fs::remove_file(&copy).unwrap();
+    succeeds(words(format!("{}:<{ino}>", image.file.display()), &copy));
+    assert!(fs::read(&copy).unwrap() == vec![b'l'; 5000]);
+    // A file that takes all blocks.
+    let mount = image.mount("rw").unwrap();
+    let mut all = File::create(mount.at.join("all")).unwrap();
+    while std::io::Write::write_all(&mut all, &[b'n'; 65_536]).is_ok() {}
+    drop(all);
+    drop(mount);
+    let output = dentree(words(image.at("/dir/overwritten"), &image.dir.path().join("overwritten")));
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("used again"), "{said}");
+}
