@@ -7,7 +7,9 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, RngExt, SeedableRng};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn content(rng: &mut Xoshiro256PlusPlus, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
@@ -132,4 +134,127 @@ fn one_file_comes_back_by_path_and_by_inode_and_what_is_reused_is_said() {
     let output = dentree(words(image.at("/dir/overwritten"), &image.dir.path().join("overwritten")));
     let said = text(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("used again"), "{said}");
+}
+
+/// A way in which files are lost.
+type Loss = fn(&Image, &[PathBuf]);
+
+fn with_mount(image: &Image, work: impl FnOnce(&Path)) {
+    let mount = image.mount("rw").unwrap();
+    work(&mount.at);
+    sync(&mount.at);
+}
+
+fn remove(image: &Image, paths: &[PathBuf]) {
+    with_mount(image, |root| paths.iter().for_each(|path| fs::remove_file(root.join(path)).unwrap()));
+}
+
+fn replace(image: &Image, paths: &[PathBuf]) {
+    with_mount(image, |root| {
+        for path in paths {
+            fs::write(root.join("new"), "new").unwrap();
+            fs::rename(root.join("new"), root.join(path)).unwrap();
+        }
+    });
+}
+
+fn move_and_remove(image: &Image, paths: &[PathBuf]) {
+    with_mount(image, |root| {
+        for (n, path) in paths.iter().enumerate() {
+            fs::rename(root.join(path), root.join(format!("c/moved-{n}"))).unwrap();
+        }
+        sync(root);
+        (0..paths.len()).for_each(|n| fs::remove_file(root.join(format!("c/moved-{n}"))).unwrap());
+    });
+}
+
+/// Writes so many percent of the space behind the removal.
+fn write_on(image: &Image, percent: usize) {
+    with_mount(image, |root| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(99);
+        for n in 0..percent {
+            fs::write(root.join(format!("later-{n}")), content(&mut rng, 48 << 14)).unwrap();
+        }
+    });
+}
+
+const LOSSES: [(&str, Loss); 6] = [
+    ("rm", remove),
+    ("rename over", replace),
+    ("mv, then rm", move_and_remove),
+    ("rm, then 1% written", |image, paths| {
+        remove(image, paths);
+        write_on(image, 1);
+    }),
+    ("rm, then 10% written", |image, paths| {
+        remove(image, paths);
+        write_on(image, 7);
+    }),
+    ("rm, then 50% written", |image, paths| {
+        remove(image, paths);
+        write_on(image, 34);
+    }),
+];
+
+/// The contents of all files below a directory that are not empty.
+fn contents(dir: &Path) -> Vec<Vec<u8>> {
+    let found = common::tool("find", [dir.to_str().unwrap(), "-type", "f", "-size", "+0", "-print0"]);
+    let paths = found.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    paths.map(|path| fs::read(std::ffi::OsStr::from_bytes(path)).unwrap()).collect()
+}
+
+/// Runs a tool that brings back what it can; `None` where it is not installed.
+fn rival(tool: &str, image: &Image, out: &Path) -> Option<Vec<Vec<u8>>> {
+    fs::create_dir(out).unwrap();
+    let mut command = Command::new(tool);
+    command.current_dir(out).env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap()));
+    match tool {
+        "extundelete" => command.arg("--restore-all").arg(&image.file),
+        "ext4magic" => command.arg(&image.file).args(["-R", "-d"]).arg(out),
+        _ => command.arg(&image.file).arg(out),
+    };
+    match command.output() {
+        Ok(_) => Some(contents(out)),
+        Err(_) => {
+            println!("skipped: {tool} is not installed");
+            None
+        }
+    }
+}
+
+#[test]
+fn more_comes_back_than_by_the_tools_that_people_use() {
+    if !can_mount() {
+        return;
+    }
+    for (what, lose) in LOSSES {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
+        let image = Image::new(64, &["-t", "ext4", "-b", "4096"]);
+        let mount = image.mount("rw").unwrap();
+        let made = fill(&mount.at, &mut rng);
+        drop(mount);
+        let lost: Vec<PathBuf> = made
+            .iter()
+            .filter(|(path, bytes)| !bytes.is_empty() && !path.starts_with("c"))
+            .map(|(path, _)| path.clone())
+            .collect();
+        lose(&image, &lost);
+        let is_back = |found: &[Vec<u8>]| lost.iter().filter(|path| found.contains(&made[*path])).count();
+        let out = image.dir.path().join("ours");
+        undelete(&image, &out);
+        let found = contents(&out);
+        let ours = is_back(&found);
+        let wrong =
+            found.iter().filter(|bytes| !made.values().any(|made| made == *bytes) && bytes.len() > 3).count();
+        let mut line = format!("{what}: {} lost, {ours} are back, {wrong} others", lost.len());
+        for tool in ["extundelete", "ext4magic", "tsk_recover"] {
+            if let Some(found) = rival(tool, &image, &image.dir.path().join(tool)) {
+                let theirs = is_back(&found);
+                line += &format!("; {tool} {theirs}");
+                assert!(ours >= theirs, "{line}");
+            }
+        }
+        println!("{line}");
+        assert!(wrong <= lost.len() / 20, "{line}");
+    }
 }
