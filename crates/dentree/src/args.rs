@@ -84,7 +84,11 @@ pub(crate) fn command() -> clap::Command {
 
 /// What the arguments ask for. Ends the program where they are wrong or ask for help.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Cli {
-    let matches = command().get_matches_from(normalise(args));
+    let words = normalise(args);
+    // The examples are a third of the definition, and of the time of a short command.
+    let asks_for_help = words.iter().any(|word| word == "-h" || word == "--help" || word == "help");
+    let definition = if asks_for_help { command() } else { Cli::command() };
+    let matches = definition.get_matches_from(words);
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 

@@ -16,6 +16,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+/// Each block is read once, but for those that hold several inodes.
+const CACHE_BYTES: usize = 8 << 20;
+
 pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
     let label = escape::terminal(args.image.as_bytes()).into_owned();
     let failed = |error: Error| Problem::inside(&*label, &error.into()).with_status(Status::Failed);
@@ -74,10 +77,11 @@ pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
 
 /// Opens a file system; without its journal, and with what is wrong with that, where it must be.
 fn open(part: Arc<dyn BlockDevice>) -> Result<(Ext4, Option<Error>), Error> {
-    match Ext4::open(part.clone(), Options::default()) {
+    let options = Options { cache_bytes: CACHE_BYTES, ..Options::default() };
+    match Ext4::open(part.clone(), options.clone()) {
         Err(error @ Error::Journal(dentree_ext4::JournalError::Corrupt { .. }))
         | Err(error @ Error::Corrupt { .. }) => {
-            let options = Options { replay_journal: false, ..Options::default() };
+            let options = Options { replay_journal: false, ..options };
             match Ext4::open(part, options) {
                 Ok(fs) => Ok((fs, Some(error))),
                 Err(_) => Err(error),

@@ -4,6 +4,7 @@ use dentree_vfs::{Attr, FileType, Timestamp};
 use jiff::fmt::strtime::BrokenDownTime;
 use jiff::tz::TimeZone;
 use std::fmt::Write;
+use std::sync::{Arc, LazyLock};
 
 /// `drwxr-xr-x`, followed by `+` where there is an ACL.
 pub(crate) fn mode(attr: &Attr) -> String {
@@ -46,12 +47,13 @@ pub(crate) fn kind(kind: FileType) -> &'static str {
 /// Formats times in the local time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    zone: TimeZone,
+    /// Read from the system when the first time is shown: that takes longer than most commands.
+    zone: Arc<LazyLock<TimeZone>>,
 }
 
 impl Clock {
     pub(crate) fn local() -> Self {
-        Clock { zone: TimeZone::system() }
+        Clock { zone: Arc::new(LazyLock::new(TimeZone::system)) }
     }
 
     /// Minutes: `2026-11-21 09:34`.
@@ -67,7 +69,7 @@ impl Clock {
     /// A pattern of date(1) that is checked: see [`is_pattern`](Self::is_pattern).
     pub(crate) fn format(&self, time: Timestamp, pattern: &str) -> String {
         let shown = instant(time).and_then(|instant| {
-            BrokenDownTime::from(&instant.to_zoned(self.zone.clone())).to_string(pattern).ok()
+            BrokenDownTime::from(&instant.to_zoned((**self.zone).clone())).to_string(pattern).ok()
         });
         shown.unwrap_or_else(|| format!("@{}", time.seconds))
     }
@@ -109,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_time_that_no_calendar_holds_is_shown_as_seconds() {
-        let clock = Clock { zone: TimeZone::UTC };
+        let clock = Clock { zone: Arc::new(LazyLock::new(|| TimeZone::UTC)) };
         assert_eq!(clock.minute(Timestamp { seconds: i64::MAX, nanos: 0 }), format!("@{}", i64::MAX));
         assert_eq!(clock.exact(Timestamp { seconds: -1, nanos: 1 }), "1969-12-31 23:59:59.000000001 +0000");
     }

@@ -13,6 +13,7 @@ use dentree_ext4_format::{
     verify_leaf,
 };
 use dentree_vfs::FileType;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -291,7 +292,7 @@ impl Directory<'_, '_> {
         check.records.count(entry.inode);
     }
 
-    fn entry(&mut self, place: Place, entry: &Entry<'_>, names: &mut HashSet<Vec<u8>>) {
+    fn entry<'b>(&mut self, place: Place, entry: &Entry<'b>, names: &mut HashSet<Cow<'b, [u8]>>) {
         let (check, node) = (self.check, self.node);
         let is_encrypted = node.has(InodeFlags::ENCRYPT);
         let is_dots = entry.name == b"." || entry.name == b"..";
@@ -308,7 +309,7 @@ impl Directory<'_, '_> {
         {
             self.entry_is(place, entry, "is no valid text");
         }
-        let key = check.fs.folded(node, entry.name).unwrap_or_else(|| entry.name.to_vec());
+        let key = check.fs.folded(node, entry.name).map_or(Cow::Borrowed(entry.name), Cow::Owned);
         if !names.insert(key) {
             self.entry_is(place, entry, "stands there twice");
         }

@@ -105,12 +105,11 @@ impl Check<'_> {
             let because = "is a time of removal, and the inode has links";
             self.value(1, place, "i_dtime", u64::from(head.dtime), because);
         }
-        if let Err(error) = self.fs.parse_inode(ino, bytes, place) {
+        let parsed = self.fs.parse_inode(ino, bytes, place).or_else(|error| {
             self.error(1, error);
-        }
-        let Ok(node) = self.parse(ino, bytes, place) else {
-            return self.records.put(ino, Kind::Unknown, head.links);
-        };
+            self.parse(ino, bytes, place)
+        });
+        let Ok(node) = parsed else { return self.records.put(ino, Kind::Unknown, head.links) };
         let is_value = node.has(InodeFlags::EA_INODE) && self.fs.sb.incompat.has(Incompat::EA_INODE);
         self.records.put(ino, if is_value { Kind::Value } else { Kind::Of(node.kind) }, head.links);
         if is_value {
