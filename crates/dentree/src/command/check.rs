@@ -45,10 +45,8 @@ pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
     let inodes: HashSet<u32> =
         findings.iter().filter_map(|found| found.place.inode).map(|ino| ino.0).collect();
     // Where the tree can be walked: names help to judge what is lost.
-    let names = match session.open(&args.image) {
-        Ok(image) if !inodes.is_empty() => names(&image, &inodes, &Report::silent()),
-        _ => BTreeMap::new(),
-    };
+    let image = if inodes.is_empty() { None } else { session.open(&args.image).ok() };
+    let names = image.map(|image| names(&image, &inodes, &Report::silent())).unwrap_or_default();
     let mut out = Output::new();
     if args.json {
         findings.iter().try_for_each(|finding| json::line(&mut out, &Line::new(finding, &names)))?;

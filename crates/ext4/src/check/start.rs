@@ -48,6 +48,7 @@ impl Check<'_> {
             }
         };
         range("s_r_blocks_count", sb.reserved_blocks_count, 0, sb.blocks_count / 2);
+        range("s_rev_level", u64::from(sb.revision), 0, 1);
         range("s_first_ino", u64::from(sb.first_ino), 11, u64::from(sb.inodes_count));
         let most = u64::from(sb.block_size.bytes() / 4);
         range("s_reserved_gdt_blocks", u64::from(sb.reserved_gdt_blocks), 0, most);
