@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct UndeleteArgs {
-    /// The image, or a deleted file in it: its path, or its inode as <N>
+    /// The image, or a deleted file in it: its path, or its inode as `<N>`
     #[arg(value_name = "IMAGE[:PATH]", value_hint = ValueHint::FilePath)]
     pub(crate) location: OsString,
     /// Write the file to FILE, or with --all the files below this directory
