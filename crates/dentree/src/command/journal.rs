@@ -1,11 +1,12 @@
 //! `dentree journal`: what the log holds.
 
+use super::blocks::fixed_use;
 use crate::args::{JournalArgs, JournalCommand, JournalShow};
 use crate::image::{Location, Session};
 use crate::output::attributes::Clock;
 use crate::output::{Output, json};
 use crate::report::Stop;
-use dentree_ext4::{BlockNumber, History, InodeNumber, LoggedTransaction, Structure};
+use dentree_ext4::{History, InodeNumber, LoggedTransaction};
 use dentree_vfs::Timestamp;
 use serde::Serialize;
 use std::io::Write;
@@ -86,13 +87,7 @@ fn show(out: &mut Output, at: &Location, history: &History, args: &JournalShow) 
             if args.dump {
                 continue;
             }
-            let used_as = layout.system_use(BlockNumber(copy.block)).map(|structure| match structure {
-                Structure::InodeTable => match layout.inodes_at(BlockNumber(copy.block)) {
-                    Some(inodes) => format!("inode table (inodes {} to {})", inodes.start, inodes.end - 1),
-                    None => structure.to_string(),
-                },
-                _ => structure.to_string(),
-            });
+            let used_as = fixed_use(&layout, copy.block);
             let (transaction, block, journal_block) = (one.tid.0, copy.block, copy.at);
             if args.json {
                 json::line(out, &Copy { transaction, block, journal_block, used_as })?;

@@ -78,19 +78,11 @@ impl Check<'_> {
     fn descriptors(&mut self) {
         let mut descs = Vec::with_capacity(self.groups());
         for group in (0..self.fs.sb.groups).map(GroupNumber) {
-            let place = Structure::GroupDescriptor(group).at(self.fs.descriptor_place(group).0);
-            match self.fs.group(group) {
-                Ok(desc) => {
-                    self.descriptor(group, &desc);
-                    descs.push(Some(desc));
-                }
-                Err(error) => {
-                    self.error(0, error);
-                    // Its places are used where they can be.
-                    let _ = place;
-                    descs.push(None);
-                }
+            let desc = self.fs.group(group).map_err(|error| self.error(0, error)).ok();
+            if let Some(desc) = &desc {
+                self.descriptor(group, desc);
             }
+            descs.push(desc);
         }
         self.descs = descs;
     }

@@ -1,17 +1,16 @@
 //! `dentree frag`: fragmentation of free space, as of e2freefrag(8), and of files.
 
+use super::each_inode;
 use crate::args::FragArgs;
 use crate::image::{Image, Session};
 use crate::output::{Output, json};
 use crate::report::Stop;
-use dentree_ext4::{GroupNumber, InodeNumber, Layout, Part};
+use dentree_ext4::{InodeNumber, Layout, Part};
 use dentree_sync::Mutex;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::{AddAssign, ControlFlow};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 
 /// Sizes of free extents by powers of two, in KiB.
 const CLASSES: usize = 32;
@@ -97,25 +96,8 @@ fn free(image: &Image, layout: &Layout<'_>) -> dentree_ext4::Result<Free> {
 }
 
 fn files(image: &Image, layout: &Layout<'_>) -> Files {
-    let (next, all) = (AtomicU32::new(0), Mutex::new(Files::default()));
-    let work = || {
-        let mut sum = Files::default();
-        loop {
-            let group = next.fetch_add(1, Ordering::Relaxed);
-            if group >= layout.groups_count() || crate::interrupt::has_come() {
-                *all.lock() += sum;
-                return;
-            }
-            for ino in layout.inodes_in_use(GroupNumber(group)).unwrap_or_default() {
-                sum += pieces(image, ino);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..image.width().threads {
-            scope.spawn(work);
-        }
-    });
+    let all = Mutex::new(Files::default());
+    each_inode(image, layout, |ino| *all.lock() += pieces(image, ino));
     all.into_inner()
 }
 

@@ -1,18 +1,17 @@
 //! `dentree which`: what a block belongs to, and the names of inodes.
 
 use super::names::names;
+use super::{each_inode, fixed_use};
 use crate::args::WhichArgs;
 use crate::image::{Image, Session};
 use crate::output::{Output, json};
 use crate::report::{Problem, Status, Stop};
-use dentree_ext4::{BlockNumber, GroupNumber, InodeNumber, Layout, Part, Structure};
+use dentree_ext4::{BlockNumber, InodeNumber, Layout, Part};
 use dentree_sync::Mutex;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 
 /// What a block is of an inode.
 type Owners = BTreeMap<u64, Vec<(u32, Part)>>;
@@ -61,7 +60,7 @@ pub(crate) fn run(session: &Session, args: &WhichArgs) -> Result<(), Stop> {
         out.write_all(b"\n")
     };
     for &block in &args.block {
-        let fixed = layout.system_use(BlockNumber(block));
+        let fixed = fixed_use(&layout, block);
         let users = owners.get(&block).map(Vec::as_slice).unwrap_or_default();
         for (ino, part) in users {
             let line = || Line {
@@ -78,7 +77,7 @@ pub(crate) fn run(session: &Session, args: &WhichArgs) -> Result<(), Stop> {
         }
         let is_free = layout.is_free(BlockNumber(block)).map_err(|error| at.problem(&error.into()))?;
         let rest = match fixed {
-            Some(structure) => Some(of_fixed_place(structure, &layout, block)),
+            Some(fixed) => Some(fixed),
             None if !users.is_empty() => None,
             None if is_free => Some("free".to_owned()),
             None => Some("in use, by no inode".to_owned()),
@@ -96,13 +95,6 @@ pub(crate) fn run(session: &Session, args: &WhichArgs) -> Result<(), Stop> {
         paths.try_for_each(|path| show(Line { inode: Some(ino), ..Line::default() }, Some(path)))?;
     }
     Ok(out.flush()?)
-}
-
-fn of_fixed_place(structure: Structure, layout: &Layout<'_>, block: u64) -> String {
-    match layout.inodes_at(BlockNumber(block)).filter(|_| structure == Structure::InodeTable) {
-        Some(inodes) => format!("inode table (inodes {} to {})", inodes.start, inodes.end - 1),
-        None => structure.to_string(),
-    }
 }
 
 fn describe(block: u64, part: &Part) -> String {
@@ -123,24 +115,7 @@ fn owners(image: &Image, layout: &Layout<'_>, asked: &BTreeSet<u64>) -> Owners {
     if asked.is_empty() {
         return found.into_inner();
     }
-    let next = AtomicU32::new(0);
-    let work = || {
-        loop {
-            let group = next.fetch_add(1, Ordering::Relaxed);
-            if group >= layout.groups_count() || crate::interrupt::has_come() {
-                return;
-            }
-            // Damaged groups and inodes have no answer: `dentree check` tells of them.
-            for ino in layout.inodes_in_use(GroupNumber(group)).unwrap_or_default() {
-                search(image, ino, asked, &found);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..image.width().threads {
-            scope.spawn(work);
-        }
-    });
+    each_inode(image, layout, |ino| search(image, ino, asked, &found));
     let mut owners = found.into_inner();
     owners.values_mut().for_each(|users| users.sort_unstable_by_key(|(ino, _)| *ino));
     owners
