@@ -64,9 +64,8 @@ fuzz:
 # cache against versions of the whole tree.
 crash:
 	@tools/setup test
-	cargo test --release --quiet -p dentree-ext4 --test power_cuts --test faults --test xattr_power_cuts --test one_directory \
-		--test nbd_power_cuts \
-		-- --ignored --nocapture
+	cargo test --release --quiet -p dentree-ext4 --test crash -- --ignored --nocapture
+	cargo test --release --quiet -p dentree-ext4 --test directories one_directory -- --ignored --nocapture
 	cargo test --release --quiet -p dentree-dcache --test oracle -- --ignored --nocapture
 
 # What POSIX says of each system call, on the mount and on the kernel's: needs root.

@@ -1,0 +1,7 @@
+//! Extended attributes on every kind of image.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod xattr_mixed;
+mod xattrs;
