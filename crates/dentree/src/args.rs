@@ -14,6 +14,7 @@ mod mkfs;
 mod resize;
 mod shell;
 mod source;
+mod stat;
 #[cfg(feature = "formats")]
 mod table;
 mod tar;
@@ -41,6 +42,7 @@ pub(crate) use shell::{Line, LineCommand, ShellArgs, is_outside, takes_image};
 pub(crate) use source::SourceArgs;
 #[cfg(feature = "object-stores")]
 pub(crate) use source::{CacheArgs, CacheCommand};
+pub(crate) use stat::StatArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -367,37 +369,6 @@ pub(crate) struct ListedArgs {
     /// Paths in FILE end with a NUL byte instead of a newline
     #[arg(long, requires = "files_from")]
     pub(crate) null: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(args_override_self = true, after_long_help = crate::command::stat::SEQUENCES)]
-pub(crate) struct StatArgs {
-    /// What to describe; a symbolic link at the end is not followed
-    #[arg(required = true, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) locations: Vec<OsString>,
-    #[command(flatten)]
-    pub(crate) listed: ListedArgs,
-    /// Follow symbolic links
-    #[arg(short = 'L', long)]
-    pub(crate) dereference: bool,
-    /// Describe the file system
-    #[arg(short, long)]
-    pub(crate) file_system: bool,
-    /// Print by a format of stat(1), with a newline; --help has its sequences
-    #[arg(short = 'c', long, value_name = "FORMAT", overrides_with_all = ["printf", "terse"])]
-    pub(crate) format: Option<OsString>,
-    /// The same with backslash escapes, and without a newline
-    #[arg(long, value_name = "FORMAT", overrides_with_all = ["format", "terse"])]
-    pub(crate) printf: Option<OsString>,
-    /// Print all on one line, as stat(1) does
-    #[arg(short, long, overrides_with_all = ["format", "printf"])]
-    pub(crate) terse: bool,
-    /// Accepted, as nothing else changes an image that is read
-    #[arg(long, value_name = "MODE", value_parser = ["always", "never", "default"])]
-    cached: Option<String>,
-    /// Print a JSON object per line
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

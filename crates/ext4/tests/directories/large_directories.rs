@@ -1,7 +1,7 @@
 //! The requests to the device that large uncached directories cost.
 //!
 //! The cost of a directory of a million entries on slow devices is printed by
-//! `cargo test --release -p dentree-ext4 --test directories large_directories -- --ignored --nocapture`.
+//! `cargo test --release -p dentree-ext4 --test directories large -- --ignored --nocapture`.
 
 use crate::common::Image;
 use crate::tree::Tree;

@@ -1,8 +1,7 @@
 //! Many threads create, link, rename, remove, look up and list in one directory. Each knows the
 //! state of its own names; some names are contested, and some last for the whole run.
 //!
-//! `cargo test --release -p dentree-ext4 --test directories one_directory -- --ignored --nocapture` does ten
-//! million operations (as does `make crash`), and prints its progress every ten seconds.
+//! `make crash` does ten million operations, and prints its progress every ten seconds.
 
 use crate::common::Image;
 use crate::tree::{Node, Tree, check};

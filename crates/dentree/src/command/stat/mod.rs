@@ -15,18 +15,6 @@ use format::{Format, Sequence, Value};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-pub(crate) const SEQUENCES: &str = "\
-Sequences of a FORMAT, as stat(1) has them, with flags, width and precision as of printf(3):
-  %n name  %N quoted name, and where a link leads  %F type  %A and %a mode, as letters and octal
-  %f mode in hex  %h links  %i inode  %u %U owner, by number and name  %g %G group  %s size
-  %b blocks of %B bytes  %o preferred size of a read  %C security context  %m mount point
-  %t %T device's major and minor number in hex (%Hr %Lr decimal)  %r %R both together
-  %w %x %y %z times of birth, access, change of content and change of the inode
-  %W %X %Y %Z the same in seconds since 1970
-With -f:
-  %n name  %i ID  %l longest name  %t %T type  %s %S block size  %b %f %a blocks: all, free, free
-  for users  %c %d inodes: all, free";
-
 const TERSE: &[u8] = b"%n %s %b %f %u %g %D %i %h %t %T %X %Y %Z %W %o";
 const FS_TERSE: &[u8] = b"%n %i %l %t %s %S %b %f %a %c %d";
 const FS_LONG: &[u8] = b"  File: \"%n\"\n    ID: %-8i Namelen: %-7l Type: %T\n\
