@@ -1,8 +1,7 @@
-//! Block maps: from file blocks to device blocks, by extents or by direct and indirect pointers.
+//! Block maps: from file blocks to device blocks, by extents or indirect blocks.
 //!
-//! [`Ext4::map_blocks`] serves a block, a run or a list of runs in one walk from left to right,
-//! which reads, verifies and parses each node once. Callers that need blocks one by one keep the
-//! result of one walk for many ([`MapCache`]). `write/` changes maps.
+//! A walk reads, verifies and parses each node once, for any number of ranges. Callers that need
+//! one block after the other keep its result in a [`MapCache`].
 
 mod read;
 pub(crate) mod write;
@@ -15,30 +14,25 @@ use std::ops::{ControlFlow, Range};
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// The number of blocks that a file can have.
+/// End of the logical block numbers.
 pub(crate) const FILE_END: u64 = 1 << 32;
 
-/// What a run of file blocks is mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mapping {
-    /// Device blocks from this one on, within the file system.
     Data(BlockNumber),
-    /// Device blocks that were never written: reads as zeros.
+    /// Never written: reads as zeros.
     Unwritten(BlockNumber),
-    /// Nothing: reads as zeros.
     Hole,
 }
 
-/// File blocks from the requested one on with equal mapping.
+/// File blocks with one mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     pub(crate) mapping: Mapping,
-    /// At least one.
     pub(crate) len: u64,
 }
 
 impl Run {
-    /// The mapping of the block `offset` behind the first.
     pub(crate) fn mapping_at(&self, offset: u32) -> Mapping {
         match self.mapping {
             Mapping::Data(start) => Mapping::Data(BlockNumber(start.0 + u64::from(offset))),
@@ -47,7 +41,7 @@ impl Run {
         }
     }
 
-    /// Whether `next`, which follows this run in the file, also follows it on the device.
+    /// Whether `next`, which follows in the file, also follows on the device.
     pub(crate) fn goes_on(&self, next: &Run) -> bool {
         match (self.mapping, next.mapping) {
             (Mapping::Data(here), Mapping::Data(there)) => here.0 + self.len == there.0,
@@ -57,10 +51,9 @@ impl Run {
     }
 }
 
-/// Receives each run of a walk with its first file block.
+/// With its first file block.
 pub(crate) type Each<'a> = dyn FnMut(LogicalBlock, Run) -> Result<ControlFlow<()>> + 'a;
 
-/// What a walk has yet to find.
 pub(crate) struct Wanted<'a, 'e> {
     /// Ascending and disjoint. Of the first range, blocks from `at` on.
     ranges: &'a [Range<u64>],
@@ -69,7 +62,6 @@ pub(crate) struct Wanted<'a, 'e> {
 }
 
 impl Wanted<'_, '_> {
-    /// The next block to find, if it lies before `end`.
     pub(crate) fn before(&mut self, end: u64) -> Option<LogicalBlock> {
         while let Some(range) = self.ranges.first() {
             self.at = self.at.max(range.start);
@@ -81,7 +73,6 @@ impl Wanted<'_, '_> {
         None
     }
 
-    /// Reports a run that contains the next block. Returns whether to continue.
     pub(crate) fn found(&mut self, first: LogicalBlock, run: Run) -> Result<ControlFlow<()>> {
         let end = u64::from(first.0) + run.len;
         while let Some(block) = self.before(end) {
@@ -97,13 +88,11 @@ impl Wanted<'_, '_> {
 }
 
 impl Ext4 {
-    /// Calls `each`, in order, for the runs that map the file blocks in `wanted` (ascending,
-    /// disjoint ranges), until it breaks. Runs adjacent on the device may be reported separately.
-    /// Not for inline content.
+    /// Calls `each` for the runs of the `wanted` ranges (ascending, disjoint) until it breaks. Runs
+    /// adjacent on the device may be reported separately. Not for inline content.
     ///
     /// # Errors
-    /// `Corrupt` and `Io` at the first unusable node, and those of `each`; runs before it were
-    /// reported.
+    /// `Corrupt` and `Io` at the first unusable node, after the runs before it.
     pub(crate) fn map_blocks(
         &self,
         node: &Snapshot,
@@ -119,12 +108,11 @@ impl Ext4 {
         walked.map(drop)
     }
 
-    /// Like [`map_blocks`](Ext4::map_blocks), for one range.
     pub(crate) fn map_range(&self, node: &Snapshot, wanted: Range<u64>, each: &mut Each<'_>) -> Result<()> {
         self.map_blocks(node, std::slice::from_ref(&wanted), each)
     }
 
-    /// Makes the block map empty, of the kind for new inodes.
+    /// Makes the map empty, by extents where the file system has them.
     pub(crate) fn init_map(&self, inode: &mut Snapshot) {
         inode.inode.size = 0;
         inode.inode.block.fill(0);
@@ -134,7 +122,7 @@ impl Ext4 {
         }
     }
 
-    /// The mapping of the file blocks from `block` on.
+    /// The run that starts at `block`.
     pub(crate) fn map(&self, node: &Snapshot, block: LogicalBlock) -> Result<Run> {
         let mut first = Run { mapping: Mapping::Hole, len: 1 };
         self.map_range(node, u64::from(block.0)..FILE_END, &mut |_, run| {
@@ -145,22 +133,18 @@ impl Ext4 {
     }
 }
 
-/// Runs kept beyond one for each requested range: bounds the memory for fragmented files.
+/// Bounds the memory for fragmented files.
 const MOST_RUNS: usize = 256;
 
-/// The mappings that one walk found, for callers that need one block after the other.
+/// The runs that the last walk found.
 #[derive(Default)]
 pub(crate) struct MapCache {
-    /// With their first blocks, ascending.
+    /// By first file block.
     runs: Vec<(u32, Run)>,
 }
 
 impl MapCache {
-    /// The mapping of a block. If it is not known, one walk also maps the blocks that `wanted`
-    /// returns.
-    ///
-    /// # Errors
-    /// Only of this block; errors in others show when they are requested.
+    /// On a miss, one walk also maps `wanted`, whose errors show when their blocks are requested.
     pub(crate) fn find(
         &mut self,
         fs: &Ext4,
@@ -184,7 +168,7 @@ impl MapCache {
         }
     }
 
-    /// Like `find` for sequential access: also maps all blocks before `end`.
+    /// [`find`](MapCache::find) for sequential access up to `end`.
     pub(crate) fn next(
         &mut self,
         fs: &Ext4,

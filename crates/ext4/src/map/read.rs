@@ -1,4 +1,4 @@
-//! Lookups in extent trees and in trees of block pointers.
+//! Lookups in extent trees and indirect blocks.
 
 use crate::inode::Snapshot;
 use crate::map::{FILE_END, Mapping, Run, Wanted};
@@ -9,7 +9,6 @@ use dentree_vfs::FileType;
 use std::ops::{ControlFlow, Range};
 
 impl Ext4 {
-    /// Finds blocks in the extent tree of an inode.
     pub(crate) fn map_extents(
         &self,
         node: &Snapshot,
@@ -20,7 +19,6 @@ impl Ext4 {
         self.map_below(node, &root, FILE_END, wanted)
     }
 
-    /// Finds blocks before `end` below a node.
     fn map_below(
         &self,
         node: &Snapshot,
@@ -35,7 +33,7 @@ impl Ext4 {
                     let len = end - u64::from(block.0);
                     wanted.found(block, Run { mapping: Mapping::Hole, len })?
                 }
-                // Only inner nodes lead down, so each step loses a level.
+                // `step` descends from index nodes only, so `depth` is above 0.
                 Step::Down { child, range } => {
                     self.map_child(node, tree.depth() - 1, child, range, wanted)?
                 }
@@ -47,7 +45,6 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Finds blocks below the node in block `child`, at `depth` and for the file blocks of `range`.
     fn map_child(
         &self,
         node: &Snapshot,
@@ -59,7 +56,7 @@ impl Ext4 {
         let place = node.place(Structure::ExtentNode).at(child);
         let corrupt = |problem| place.corrupt(problem);
         self.sb.check_blocks("ei_leaf", child, 1).map_err(corrupt)?;
-        // Lookups and creations read it.
+        // Each lookup and creation in a directory reads these nodes.
         let is_dir = node.kind == FileType::Directory;
         let buffer = if is_dir { self.metadata_often(child, place) } else { self.metadata(child, place) }?;
         if self.sb.has_metadata_csum() {
@@ -87,7 +84,6 @@ impl Ext4 {
 const DIRECT: usize = 12;
 const POINTER_LEN: usize = 4;
 
-/// Pointers of a tree; the first maps file block `first`.
 #[derive(Clone, Copy)]
 struct Pointers<'a> {
     bytes: &'a [u8],
@@ -97,8 +93,6 @@ struct Pointers<'a> {
 }
 
 impl Ext4 {
-    /// Finds blocks by the pointers of an inode (ext2, ext3): twelve direct ones, then trees of
-    /// one, two and three levels.
     pub(crate) fn map_pointers(
         &self,
         node: &Snapshot,
@@ -122,12 +116,11 @@ impl Ext4 {
         Ok(flow)
     }
 
-    /// The file blocks that a tree of so many levels maps.
+    /// File blocks of a tree with so many levels.
     fn span(&self, levels: u32) -> u64 {
         1 << ((self.sb.block_size.log2() - 2) * levels)
     }
 
-    /// Finds blocks below these pointers.
     fn follow(
         &self,
         node: &Snapshot,
@@ -163,7 +156,6 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The run that starts at the first of these pointers.
     fn run_of_pointers(&self, node: &Snapshot, bytes: &[u8]) -> Result<Run> {
         let first = pointers(bytes).next().unwrap_or_default();
         if first == 0 {
@@ -184,7 +176,6 @@ fn pointers(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes)
 }
 
-/// The pointers from number `index` on; `None` past the last.
 fn pointers_from(bytes: &[u8], index: u64) -> Option<&[u8]> {
     let at = usize::try_from(index).ok()?.checked_mul(POINTER_LEN)?;
     bytes.get(at..).filter(|rest| !rest.is_empty())

@@ -1,5 +1,4 @@
-//! One walk returns what block-by-block walks and debugfs return, and reads each node of the tree
-//! once.
+//! One walk finds what block-by-block walks and debugfs find, and reads each node once.
 
 use super::*;
 use crate::common::writing::Dice;
@@ -10,7 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The mappings of these blocks by one walk, and how many metadata blocks that read.
+/// Also returns how many metadata blocks were read.
 fn at_once(fs: &Ext4, node: &Snapshot, wanted: &[Range<u64>]) -> (Vec<(u64, Mapping)>, u64) {
     let before = fs.buffer_stats();
     let mut found = Vec::new();
@@ -35,7 +34,6 @@ fn one_by_one(fs: &Ext4, node: &Snapshot, blocks: impl Iterator<Item = u64>) -> 
     blocks.map(|block| (block, map(block))).collect()
 }
 
-/// What debugfs says of a block.
 fn in_words(mapping: Mapping) -> String {
     match mapping {
         Mapping::Data(BlockNumber(at)) => at.to_string(),
@@ -44,7 +42,6 @@ fn in_words(mapping: Mapping) -> String {
     }
 }
 
-/// Ascending ranges of one or more blocks, before `end`.
 fn some_of(dice: &mut Dice, end: u64, gap: usize) -> Vec<Range<u64>> {
     let (mut ranges, mut at) = (Vec::new(), 0);
     while at < end {
@@ -55,7 +52,7 @@ fn some_of(dice: &mut Dice, end: u64, gap: usize) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Compares all ways to map the file at `path`. Returns the number of tree nodes below the inode.
+/// Returns the number of nodes below the inode.
 fn check(image: &Image, path: &str) -> u64 {
     let fs = image.open();
     let node = find(&fs, path);
@@ -75,7 +72,6 @@ fn check(image: &Image, path: &str) -> u64 {
         assert!(found == one_by_one(&fs, node, wanted.into_iter().flatten()), "{path}");
         assert!(looked <= whole, "{path}: {looked} looks for a list, {whole} for the whole file");
     }
-    // After a break there are no more calls.
     let mut calls = 0;
     fs.map_range(node, 0..end, &mut |_, _| {
         calls += 1;
@@ -103,7 +99,6 @@ fn compare_with_debugfs(image: &Image, path: &str, all: &[(u64, Mapping)], dice:
     assert_eq!(ours, said, "{path}");
 }
 
-/// Writes `count` pieces of `len` bytes with holes between them.
 fn write_pieces(path: &Path, count: u64, len: u64) {
     let file = File::create(path).unwrap();
     let piece = vec![0xC3; usize::try_from(len).unwrap()];
@@ -132,7 +127,6 @@ fn files_that_mke2fs_has_copied_with_their_holes() {
         for path in ["one", "empty"] {
             assert_eq!(check(&image, path), 0, "{options}");
         }
-        // Too large to check block by block.
         let fs = image.open();
         let hole = find(&fs, "hole");
         let mut runs = Vec::new();
@@ -170,7 +164,7 @@ fn files_that_the_kernel_has_written_in_trees_of_up_to_three_levels() {
 #[test]
 fn files_that_the_kernel_has_written_with_pointers_of_every_level_and_with_clusters() {
     for (options, pieces) in [
-        // The first block of each level lies behind 12, 268 and 65,804 blocks.
+        // The levels start after 12, 268 and 65,804 blocks.
         (
             "-t ext2 -b 1024",
             vec![0..14, 200..280, 500..530, 65_700..65_810, 66_050..66_400, 200_000..200_003],

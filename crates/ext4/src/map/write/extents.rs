@@ -9,26 +9,22 @@ use dentree_ext4_format::{
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// Entries in the root, which is in the inode.
 const ROOT_CAPACITY: usize = 4;
 
-/// The nodes from the root to the leaf that may map a file block.
 struct Path {
-    /// Those above the leaf, the root first.
+    /// The nodes above the leaf, the root first.
     above: Vec<Level>,
-    /// The leaf's block; `None` if it is the root.
+    /// `None` for the root.
     leaf_at: Option<BlockNumber>,
     extents: Vec<Extent>,
-    /// The end of the leaf's range of file blocks.
     end: u64,
 }
 
-/// A node above the leaves.
 struct Level {
     /// `None` for the root.
     at: Option<BlockNumber>,
     indices: Vec<ExtentIndex>,
-    /// The index of the path's entry.
+    /// The entry taken.
     slot: usize,
 }
 
@@ -60,7 +56,6 @@ impl Entries {
         }
     }
 
-    /// Writes a node over `bytes`; `depth` applies above the leaves.
     fn write(&self, bytes: &mut [u8], depth: u16) {
         match self {
             Entries::Leaf(extents) => write_extent_leaf(bytes, extents),
@@ -72,14 +67,12 @@ impl Entries {
 struct Edit<'a, 'h, 'j> {
     fs: &'a Ext4,
     handle: &'h mut Handle<'j>,
-    /// Blocks for new nodes.
+    /// Allocated before the change, for new nodes.
     new_blocks: Vec<BlockNumber>,
-    /// Blocks of removed nodes.
     freed_nodes: Vec<BlockNumber>,
 }
 
 impl Ext4 {
-    /// [`remap`](Ext4::remap) for a file with extents.
     pub(super) fn remap_extents(
         &self,
         handle: &mut Handle<'_>,
@@ -128,8 +121,8 @@ impl Ext4 {
         (self.sb.block_size.in_memory() - 12) / 12
     }
 
-    /// Reads the path to the leaf that may map `block`: the last one that starts at or before it,
-    /// else the first. `may_be_empty`: the path may end at a node above the leaves without entries.
+    /// The path to the leaf that may map `block`: the last that starts at or before it, else the
+    /// first. `may_be_empty`: the path may end at an index node without entries.
     fn extent_path(&self, file: &Mapped<'_>, block: u64, may_be_empty: bool) -> Result<Path> {
         let place = Structure::ExtentNode.of(file.ino);
         let root = ExtentNode::parse_root(&file.inode.block).map_err(|problem| place.corrupt(problem))?;
@@ -149,7 +142,7 @@ impl Ext4 {
             let indices: Vec<ExtentIndex> = node.indices().collect();
             let slot = indices.partition_point(|index| u64::from(index.logical.0) <= block).saturating_sub(1);
             let Some(&index) = indices.get(slot) else {
-                // Treated like a leaf without extents, except that nothing can be inserted.
+                // Like a leaf without extents, but for insertions.
                 if may_be_empty {
                     return Ok(Path { above: path, leaf_at: at, extents: Vec::new(), end: range.end });
                 }
@@ -167,10 +160,9 @@ impl Ext4 {
     }
 }
 
-/// The extent that maps the file blocks from `first` to before `end` to `target`.
 fn extent_of(first: u64, end: u64, target: Target) -> Extent {
     Extent {
-        // Within a leaf's range, so below 2^32.
+        // In a leaf's range: below 2^32.
         logical: LogicalBlock(u32::try_from(first).unwrap_or(u32::MAX)),
         len: u32::try_from(end - first).unwrap_or(u32::MAX),
         start: target.start,
@@ -179,7 +171,7 @@ fn extent_of(first: u64, end: u64, target: Target) -> Extent {
 }
 
 impl Path {
-    /// How many new nodes writing this path needs, with `room` entries to a block.
+    /// New nodes needed, with `room` entries to a block.
     fn blocks_needed(&self, room: usize) -> usize {
         let (mut needed, mut more) = (0, 0);
         let leaf = (self.leaf_at, self.extents.len());
@@ -204,8 +196,7 @@ impl Path {
 }
 
 impl Edit<'_, '_, '_> {
-    /// Writes the leaf and the nodes above that change with it. `appended`: entries were added at
-    /// the end, where more will follow.
+    /// Writes the leaf and its changed ancestors. `appended`: more entries will follow at the end.
     fn write_path(&mut self, file: &mut Mapped<'_>, path: Path, appended: bool) -> Result<()> {
         let seed = file.inode.checksum_seed;
         let (mut at, mut entries) = (path.leaf_at, Entries::Leaf(path.extents));
@@ -234,8 +225,7 @@ impl Edit<'_, '_, '_> {
         self.write_root(file, entries, depth)
     }
 
-    /// Writes a node to `block`, and its overflow to a new one. Returns the entries that its parent
-    /// needs for them.
+    /// Overflow goes to a new block. Returns the entries for the parent.
     fn write_node(
         &mut self,
         seed: dentree_ext4_format::ChecksumSeed,
@@ -282,7 +272,7 @@ impl Edit<'_, '_, '_> {
         written.map_err(|source| Structure::ExtentNode.at(block).io(source))
     }
 
-    /// Writes the root; adds a level if it overflows.
+    /// Adds a level if the entries overflow.
     fn write_root(&mut self, file: &mut Mapped<'_>, entries: Entries, depth: u16) -> Result<()> {
         match self.new_blocks.pop() {
             _ if entries.len() == 0 => Entries::Leaf(Vec::new()).write(&mut file.inode.block, 0),

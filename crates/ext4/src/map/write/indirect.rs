@@ -1,4 +1,4 @@
-//! Changes of indirect blocks, as in ext2 and ext3.
+//! Changes of indirect blocks (ext2, ext3).
 
 use super::{Mapped, STEP_EXTENTS};
 use crate::{Ext4, Result, Structure};
@@ -6,29 +6,26 @@ use dentree_ext4_format::{BlockNumber, Problem};
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// Direct pointers in the inode; after them those to trees of one, two and three levels.
+/// Those to trees of one, two and three levels follow.
 const DIRECT: u64 = 12;
 const POINTER_LEN: usize = 4;
 
-/// The pointer blocks from the inode to the pointer of a file block.
 struct Path {
-    /// The index of the pointer in the inode.
+    /// Index in the inode.
     root: usize,
-    /// The index in each pointer block below, down to the file block's pointer.
+    /// In each indirect block, down to the pointer.
     slots: Vec<usize>,
-    /// The existing pointer blocks, from the top.
+    /// Existing ones, from the top.
     blocks: Vec<BlockNumber>,
 }
 
 impl Path {
-    /// The existing pointer blocks, as runs.
     fn nodes(&self) -> impl Iterator<Item = (BlockNumber, u64)> {
         self.blocks.iter().map(|&block| (block, 1))
     }
 }
 
 impl Ext4 {
-    /// [`remap`](Ext4::remap) for a file with indirect blocks.
     pub(super) fn remap_pointers(
         &self,
         handle: &mut Handle<'_>,
@@ -51,7 +48,7 @@ impl Ext4 {
         let new_blocks = self.allocate_tree_blocks(handle, file, goal, missing)?;
         let linked = self.create_path(handle, file, &mut path, &new_blocks);
         self.all_or_abort(linked)?;
-        // The same limit as with extents: each run may be in another group.
+        // A bound as for extents: each run may be in another group.
         let (end, removed) = self.set_pointers(handle, file, &path, range.start..end, target)?;
         for (start, count) in removed {
             self.free_mapped(handle, file, start, count)?;
@@ -92,7 +89,6 @@ impl Ext4 {
         Ok(path)
     }
 
-    /// Creates pointer blocks for the missing part of the path.
     fn create_path(
         &self,
         handle: &mut Handle<'_>,
@@ -109,8 +105,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Writes `count` pointers at a level of the path, from its slot on: to consecutive blocks from
-    /// `target`, or zeros.
+    /// Sets `count` pointers at a level of the path, from its slot on: to consecutive blocks from
+    /// `target`, or 0.
     fn write_pointers(
         &self,
         handle: &mut Handle<'_>,
@@ -123,7 +119,7 @@ impl Ext4 {
         let write = |bytes: &mut [u8], slot: usize| {
             let places = bytes.chunks_exact_mut(POINTER_LEN).skip(slot).take(count);
             for (n, place) in (0..).zip(places) {
-                // Files with indirect blocks use only blocks below 2^32.
+                // Files with indirect blocks use blocks below 2^32.
                 let value = target.map_or(0, |target| u32::try_from(target.0 + n).unwrap_or(0));
                 place.copy_from_slice(&value.to_le_bytes());
             }
@@ -139,8 +135,8 @@ impl Ext4 {
         handle.update(block.0, |bytes| write(bytes, slot)).map_err(|source| place.io(source))
     }
 
-    /// Sets the pointers of file blocks in `range`, all in the path's last block, until that frees
-    /// too many runs. Returns where it stopped, and the freed runs.
+    /// Sets the pointers of `range`, all in the path's last block, until that frees too many runs.
+    /// Returns where it stopped, and the freed runs.
     fn set_pointers(
         &self,
         handle: &mut Handle<'_>,
@@ -177,7 +173,7 @@ impl Ext4 {
         Ok((end, removed))
     }
 
-    /// Frees the path's pointer blocks that are all zeros, from the last up.
+    /// Frees indirect blocks that are all zeros, from the last up.
     fn free_empty_nodes(&self, handle: &mut Handle<'_>, file: &mut Mapped<'_>, mut path: Path) -> Result<()> {
         while let Some(&block) = path.blocks.last() {
             let place = Structure::IndirectBlock.of(file.ino).at(block);
@@ -192,8 +188,7 @@ impl Ext4 {
     }
 }
 
-/// The inode's pointer for a file block, the levels of blocks below it, and the block's number
-/// within that tree.
+/// The pointer's index in the inode, the levels below it, and the block's index in that tree.
 fn pointer_root(block: u64, log_room: u32) -> Option<(usize, u32, u64)> {
     if block < DIRECT {
         return Some((usize::try_from(block).ok()?, 0, 0));

@@ -1,9 +1,8 @@
-//! Changes of a file's block map: extent trees and indirect blocks.
+//! Changes of block maps, in steps of bounded credits.
 //!
-//! The only change is [`Ext4::remap`]: it maps a range of file blocks, or unmaps it. It works on a
-//! copy of the inode, which the caller then makes current, and in steps: each changes one leaf, so
-//! that it needs few credits, and leaves the tree valid. Blocks for new nodes are allocated first,
-//! so a full device fails before any change.
+//! Each step of [`Ext4::remap`] changes one leaf of the tree and leaves the tree valid. It works on
+//! a copy of the inode. Blocks for new nodes are allocated first, so ENOSPC comes before any
+//! change.
 
 mod extents;
 mod indirect;
@@ -14,41 +13,36 @@ use dentree_ext4_format::{BlockNumber, Inode, InodeFlags, InodeNumber};
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// An inode whose block map is changed: `inode` is the caller's copy.
+/// `inode` is a copy, which the caller makes current.
 pub(crate) struct Mapped<'a> {
     pub(crate) ino: InodeNumber,
     pub(crate) inode: &'a mut Inode,
 }
 
 impl Mapped<'_> {
-    /// Adds blocks to `i_blocks`, or subtracts them.
     pub(crate) fn count_blocks(&mut self, fs: &Ext4, blocks: i64) {
         let sectors = blocks << (fs.sb.block_size.log2() - 9);
         self.inode.sectors = self.inode.sectors.saturating_add_signed(sectors);
     }
 }
 
-/// What a range of file blocks is mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
-    /// The first block on the device; the others follow.
     pub(crate) start: BlockNumber,
-    /// Whether it reads as zeros (extents only).
+    /// Reads as zeros (extents only).
     pub(crate) unwritten: bool,
 }
 
-/// Blocks that one step may change: the nodes of a path, as many new ones, and a bitmap and
-/// descriptor for each run allocated or freed.
+/// A path's nodes, as many new ones, and a bitmap and descriptor for each run allocated or freed.
 pub(crate) const STEP_CREDITS: u32 = 48;
 
-/// Most extents that one step unmaps: each may be in another group.
+/// Most extents that a step unmaps: each may be in another group.
 const STEP_EXTENTS: usize = 8;
 
 impl Ext4 {
-    /// Maps a first part of `range` to the beginning of `target`, or unmaps it. Returns where that
-    /// part ends. Changes at most [`STEP_CREDITS`] blocks. Frees blocks that are no longer mapped,
-    /// and updates `i_blocks`, except for blocks of `target`, which the caller has allocated and
-    /// counted.
+    /// Maps the first part of `range` to the beginning of `target`, or unmaps and frees it. Returns
+    /// its end. Changes at most [`STEP_CREDITS`] blocks. The caller has allocated `target` and
+    /// counted it in `i_blocks`.
     ///
     /// # Errors
     /// `NoSpace`, `Corrupt` and `Io` before any change.

@@ -1,8 +1,5 @@
-//! Walks over a block map with its nodes.
-//!
-//! Lookups see only mappings ([`crate::map`]). Freeing needs the nodes too, also those that map
-//! nothing, which other programs leave behind: pointer blocks of zeros, extent leaves without
-//! extents.
+//! Walks over the nodes of a block map, for freeing; also those that map nothing, which other
+//! programs leave behind.
 
 use crate::inode::Snapshot;
 use crate::map::FILE_END;
@@ -17,34 +14,25 @@ use std::ops::{ControlFlow, Range};
 const DIRECT: usize = 12;
 const POINTER_LEN: usize = 4;
 
-/// A part of a block map.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
-    /// A node in a block of its own.
-    Node {
-        block: BlockNumber,
-        /// It has no entries.
-        is_empty: bool,
-    },
-    /// A contiguous run of the file's blocks.
+    Node { block: BlockNumber, is_empty: bool },
     Run { start: BlockNumber, len: u64 },
 }
 
-/// Called with each part and the first file block of its range; device block numbers are not
-/// checked yet.
+/// With the first file block of the part's range. Device blocks are unchecked.
 type Visit<'a> = dyn FnMut(u64, Part) -> Result<ControlFlow<()>> + 'a;
 
-/// Pointers of a map; the first one covers the file blocks from `first`.
 #[derive(Clone, Copy)]
 struct Pointers<'a> {
     bytes: &'a [u8],
     first: u64,
-    /// Levels below: 0 for pointers to blocks of the file.
+    /// Levels below; 0 for pointers to file blocks.
     below: u32,
 }
 
 impl Ext4 {
-    /// The first file block of `range` covered by a mapped block or by a node without entries.
+    /// The first file block of `range` covered by a mapped block or an empty node.
     pub(crate) fn next_mapped(&self, node: &Snapshot, range: Range<u64>) -> Result<Option<u64>> {
         let mut next = None;
         self.map_parts(node, range, &mut |at, part| {
@@ -57,11 +45,7 @@ impl Ext4 {
         Ok(next)
     }
 
-    /// Checks that everything mapped in `range` can be freed, nodes included: it is in use, and
-    /// none of it system blocks.
-    ///
-    /// # Errors
-    /// `Corrupt` and `Io`.
+    /// Checks that all that `range` maps, nodes included, is in use and no system block.
     pub(crate) fn check_map(&self, node: &Snapshot, range: Range<u64>) -> Result<()> {
         let mut seen = 0;
         self.map_parts(node, range, &mut |_, part| {
@@ -69,8 +53,7 @@ impl Ext4 {
                 Part::Node { block, .. } => (block, 1),
                 Part::Run { start, len } => (start, len),
             };
-            // A bound: the parts of a valid map are distinct, so more blocks than exist mean that
-            // some are mapped many times.
+            // Parts of a valid map are distinct.
             seen += count;
             let place = node.place(Structure::FreedBlocks);
             Problem::check_range("the number of blocks", seen, 1, self.sb.blocks_count)
@@ -100,7 +83,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Visits what is below a node of an extent tree whose range ends at `end`.
     fn extent_parts(
         &self,
         node: &Snapshot,
@@ -140,7 +122,6 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Reads a node of an extent tree.
     pub(super) fn extent_block(
         &self,
         ino: InodeNumber,
@@ -157,12 +138,10 @@ impl Ext4 {
         Ok(buffer)
     }
 
-    /// How many file blocks a pointer covers that has `below` levels below it.
     fn pointer_span(&self, below: u32) -> u64 {
         1 << ((self.sb.block_size.log2() - 2) * below)
     }
 
-    /// Visits what these pointers point to.
     fn pointer_parts(
         &self,
         node: &Snapshot,
