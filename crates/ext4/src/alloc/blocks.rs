@@ -1,4 +1,4 @@
-//! Allocation of blocks: contiguous runs near a goal.
+//! Allocation of contiguous blocks near a goal.
 
 use super::{ReservationClass, SystemBlocks, bit_of};
 use crate::map::write::Mapped;
@@ -12,16 +12,15 @@ use dentree_jbd2::Handle;
 use std::ops::{Deref, Range, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Blocks that allocating a run changes: the group's bitmap and descriptor.
+/// A bitmap and a descriptor.
 pub(crate) const ALLOC_CREDITS: u32 = 2;
 
-/// Search passes: the part of the wanted length that suffices, and how many groups are searched.
+/// (1/n of the wanted length that suffices, groups searched).
 const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
 
-/// A group's block bitmap.
 pub(super) enum Bitmap {
     Stored(Buffer),
-    /// Of an uninitialized group (`BLOCK_UNINIT`): built from the layout.
+    /// `BLOCK_UNINIT`: built from the layout.
     New(Vec<u8>),
 }
 
@@ -37,13 +36,9 @@ impl Deref for Bitmap {
 }
 
 impl Ext4 {
-    /// Allocates up to `want` (at least one) contiguous blocks, at `goal` if that is free. Returns
-    /// the first and the count. The caller has [reserved](super::Space::reserve) them; the
-    /// reservation shrinks by that count.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] if all free blocks wait for a commit: see
-    /// [`retry_after_commit`](Ext4::retry_after_commit).
+    /// Allocates up to `want` (not 0) [reserved](super::Space::reserve) contiguous blocks, at
+    /// `goal` if it is free. Returns the first and their count. `NoSpace` if all free blocks [wait
+    /// for a commit](Ext4::retry_after_commit).
     pub(crate) fn allocate_reserved(
         &self,
         handle: &mut Handle<'_>,
@@ -56,9 +51,8 @@ impl Ext4 {
             if let Some(taken) = self.allocate_near(handle, goal, want, preallocs_made.is_some())? {
                 return Ok(taken);
             }
-            // The first round trusts the groups' hints; the next ones search everywhere, as a block
-            // may be freed while a hint is stored. If no preallocation was made since the last
-            // discard, none hid blocks from the last round.
+            // The first round trusts the groups' hints, which a concurrent free may outdate. The
+            // search ends when no preallocation has hidden blocks from a round.
             let made = Some(space.discard_all_preallocs());
             if made == preallocs_made {
                 return Err(Error::NoSpace);
@@ -67,7 +61,7 @@ impl Ext4 {
         }
     }
 
-    /// One round, without touching preallocations; `everywhere` ignores the groups' hints.
+    /// `everywhere` ignores the groups' hints.
     fn allocate_near(
         &self,
         handle: &mut Handle<'_>,
@@ -94,8 +88,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Allocates the first block of a free run that has one of these lengths, and preallocates the
-    /// rest to the directory in place of its last preallocation.
+    /// Allocates the first block of a free run; preallocates the rest.
     pub(super) fn allocate_and_preallocate(
         &self,
         handle: &mut Handle<'_>,
@@ -129,8 +122,7 @@ impl Ext4 {
         }
     }
 
-    /// Like [`allocate_blocks`](Ext4::allocate_blocks), for one block of a directory that has
-    /// `blocks`: see [`prealloc`](super::prealloc).
+    /// For a directory of `blocks` blocks, by [preallocation](super::prealloc).
     pub(crate) fn allocate_dir_block(
         &self,
         handle: &mut Handle<'_>,
@@ -144,7 +136,7 @@ impl Ext4 {
         self.allocate_reserved_dir_block(handle, dir, goal, blocks).inspect_err(|_| space.release(1))
     }
 
-    /// Allocates blocks for nodes of a file's block map, all or none, and adds them to `i_blocks`.
+    /// All or none; adds them to `i_blocks`.
     pub(crate) fn allocate_tree_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -169,7 +161,6 @@ impl Ext4 {
         Ok(blocks)
     }
 
-    /// Allocates a run in a group. Returns its first block and the count, or `None` if no run fits.
     fn allocate_in_group(
         &self,
         handle: &mut Handle<'_>,
@@ -224,7 +215,6 @@ impl Ext4 {
         })
     }
 
-    /// A group's block bitmap; for an uninitialized group the one that its layout gives.
     pub(super) fn block_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Bitmap> {
         let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
         let is_new = self.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT);
@@ -241,7 +231,7 @@ impl Ext4 {
         Ok(Bitmap::New(self.initial_block_bitmap(group, &self.writer()?.space.system)))
     }
 
-    /// The block bitmap of a group in which only system blocks are in use.
+    /// Only system blocks are in use.
     pub(crate) fn initial_block_bitmap(&self, group: GroupNumber, system: &SystemBlocks) -> Vec<u8> {
         let mut bytes = vec![0; self.sb.block_size.in_memory()];
         let start = self.sb.group_start(group);
@@ -258,8 +248,7 @@ impl Ext4 {
         bytes
     }
 
-    /// Applies `change` to a range of bits in a group's block bitmap, whose current content is
-    /// `bitmap`, and updates its checksum in the descriptor.
+    /// Also updates the checksum in the descriptor.
     pub(super) fn change_block_bitmap(
         &self,
         handle: &mut Handle<'_>,
@@ -278,7 +267,7 @@ impl Ext4 {
                 self.sb.block_bitmap_sum(bytes).unwrap_or(sum)
             }),
             Bitmap::Stored(buffer) => {
-                // While a version of the block is held, its change makes a copy.
+                // Else the change makes a copy.
                 drop(buffer);
                 handle.update(desc.block_bitmap.0, |bytes| {
                     change(bytes, bits.start, bits.end);
@@ -293,17 +282,16 @@ impl Ext4 {
 }
 
 struct Request {
-    /// The preferred first bit.
     from: usize,
-    /// The acceptable lengths; the longest is preferred.
+    /// Acceptable lengths; the longest is preferred.
     lens: RangeInclusive<u32>,
-    /// Allocate one block for this directory and preallocate the rest.
+    /// Preallocate the rest for this directory.
     dir: Option<InodeNumber>,
 }
 
 impl Request {
-    /// The run to allocate: at the goal if it is long enough, else the first of full length after
-    /// the goal, else before it, else the longest.
+    /// At the goal if that is long enough; else the first of full length, after the goal before
+    /// others; else the longest.
     fn search(&self, bitmap: &[u8], bits: usize) -> FreeRun {
         let [least, want] =
             [self.lens.start(), self.lens.end()].map(|&len| usize::try_from(len).unwrap_or(usize::MAX));

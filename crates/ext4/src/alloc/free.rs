@@ -1,4 +1,4 @@
-//! Freeing blocks, and discarding free ones on the device.
+//! Freeing blocks, and discarding free ones on the device (fstrim).
 
 use super::bit_of;
 use crate::map::write::Mapped;
@@ -11,11 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Ext4 {
-    /// Frees `count` blocks from `first`. They become available with the commit of the handle's
-    /// transaction. `is_metadata`: they were changed through the journal.
-    ///
-    /// # Errors
-    /// `Corrupt` if they are outside of the file system, system blocks, or already free.
+    /// Frees blocks as of the next commit. `is_metadata`: they were changed through the journal.
+    /// `Corrupt` if they are beyond the file system, system blocks, or free already.
     pub(crate) fn free_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -34,24 +31,18 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Checks that `count` blocks from `first` can be freed.
-    ///
-    /// # Errors
-    /// Those of [`free_blocks`](Ext4::free_blocks).
     pub(crate) fn check_in_use(&self, first: BlockNumber, count: u64) -> Result<()> {
         let place = Structure::FreedBlocks.at(first);
         self.sb.check_blocks("block", first, count).map_err(|problem| place.corrupt(problem))?;
         for (group, bits) in by_group(&self.sb, first, count) {
-            // Without the group's lock: the bitmap is no older than the descriptor, and was
-            // verified if it is newer.
+            // No lock: a bitmap newer than the descriptor is verified already.
             let desc = self.writer()?.group(group);
             self.check_allocated(group, &bits, &self.block_bitmap(group, &desc)?)?;
         }
         Ok(())
     }
 
-    /// Checks that runs of blocks can be freed under one handle: each [is in
-    /// use](Ext4::check_in_use), and none overlap.
+    /// Checks that runs are [in use](Ext4::check_in_use) and disjoint.
     pub(crate) fn check_distinct(&self, runs: impl Iterator<Item = (BlockNumber, u64)>) -> Result<()> {
         let mut runs: Vec<_> = runs.collect();
         runs.sort_unstable();
@@ -93,17 +84,17 @@ impl Ext4 {
             self.check_allocated(group, &bits, &bitmap)?;
             self.change_block_bitmap(handle, group, desc, bitmap, bits.clone(), clear_bits)?;
             desc.free_blocks += u32::try_from(count).unwrap_or(0);
-            // Before the group's lock is released.
+            // Before the group is unlocked.
             Ok(space.group(group).uncommitted().add(tid, &bits))
         })?;
         space.uncommitted.fetch_add(count, Relaxed);
         space.free.fetch_add(count, Relaxed);
         space.release(count);
-        // One callback for all that the transaction frees in the group.
+        // One callback for each transaction and group.
         if is_first {
             let space = Arc::clone(space);
             handle.after_commit(move |outcome| {
-                // An aborted transaction has freed nothing.
+                // An abort frees nothing.
                 if outcome.is_ok() {
                     let state = space.group(group);
                     let freed = state.uncommitted().remove(tid);
@@ -115,7 +106,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees blocks that a file's map pointed to.
     pub(crate) fn free_mapped(
         &self,
         handle: &mut Handle<'_>,
@@ -129,7 +119,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees blocks that held nodes of a file's map.
     pub(crate) fn free_tree_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -144,7 +133,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Aborts the journal if a change failed: half of it cannot be undone.
+    /// Half a change cannot be undone.
     pub(crate) fn all_or_abort<R>(&self, outcome: Result<R>) -> Result<R> {
         if let (Err(error), Some(writer)) = (&outcome, &self.writer) {
             writer.journal.abort(format!("a change failed half way: {error}"));
@@ -153,7 +142,6 @@ impl Ext4 {
     }
 }
 
-/// Splits a run of blocks, which has been checked, by group.
 fn by_group(
     sb: &Superblock,
     first: BlockNumber,
@@ -174,15 +162,9 @@ fn block_of(sb: &Superblock, group: GroupNumber, bits: &Range<usize>) -> BlockNu
 }
 
 impl Ext4 {
-    /// Discards the free blocks within `bytes` of the file system, in runs of at least `least`
-    /// bytes. Returns how many bytes.
-    ///
-    /// Each group's lock is held, so no thread allocates a block that is being discarded.
-    /// Uncommitted frees are left out, as a crash brings their file back, and so are preallocations
-    /// of directories, which are written soon.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the device cannot discard.
+    /// Discards free runs of at least `least` bytes within `bytes`, but no uncommitted frees, as a
+    /// crash brings their file back, and no preallocations. The groups' locks keep allocations
+    /// away. `Unsupported` if the device cannot discard.
     pub(crate) fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let log2 = self.sb.block_size.log2();
         let (start, end) = (bytes.start >> log2, (bytes.end >> log2).min(self.sb.blocks_count));
@@ -199,7 +181,7 @@ impl Ext4 {
         Ok(discarded << log2)
     }
 
-    /// Like [`trim`](Ext4::trim), for bits of one group. Returns how many blocks.
+    /// In blocks.
     fn trim_group(&self, group: GroupNumber, blocks: Range<u64>, least: u64) -> Result<u64> {
         let space = &self.writer()?.space;
         let [from, to] = [blocks.start, blocks.end].map(|block| usize::try_from(block).unwrap_or(usize::MAX));

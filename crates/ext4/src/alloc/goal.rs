@@ -1,32 +1,26 @@
 //! Per-thread goal groups for new files.
 //!
-//! Threads that create files in one directory would contend for its group: the lock, the bitmap,
-//! and the inode table block being filled. A thread that finds the group locked moves to the next
-//! group of the flex group for [`STAY`] files, so each thread fills blocks of its own in ascending
-//! order. A single thread never meets a lock and stays in the directory's group.
-//!
-//! Nothing is reserved: any thread may allocate the last inode of any group.
+//! Threads that create files in one directory would contend for its group's lock, bitmap and inode
+//! table. A thread that finds the group locked uses the flex group's next for [`STAY`] files.
 
 use dentree_ext4_format::InodeNumber;
 use std::cell::Cell;
 
-/// Files created there before the directory's own group is tried again.
 const STAY: u32 = 1024;
 
 #[derive(Clone, Copy)]
 struct Goal {
     dir: InodeNumber,
     skip: u32,
-    /// Files left before the goal expires.
+    /// Until it expires.
     files: u32,
 }
 
 thread_local! {
-    /// A hint; a directory of another file system with the same number may use it too.
+    /// Only a hint: may be of another file system.
     static GOAL: Cell<Goal> = const { Cell::new(Goal { dir: InodeNumber(0), skip: 0, files: 0 }) };
 }
 
-/// How many groups this thread skips for its next file in a directory.
 pub(super) fn groups_to_skip(dir: InodeNumber) -> u32 {
     let goal = GOAL.get();
     if goal.dir != dir {
@@ -41,7 +35,6 @@ pub(super) fn groups_to_skip(dir: InodeNumber) -> u32 {
     }
 }
 
-/// Moves this thread's goal to the next group, as another thread holds the current one.
 pub(super) fn skip_group(dir: InodeNumber) {
     let goal = GOAL.get();
     let skip = if goal.dir == dir && goal.files > 0 { goal.skip } else { 0 };

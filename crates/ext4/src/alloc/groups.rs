@@ -1,19 +1,17 @@
-//! Block groups: descriptors on disk and in memory.
+//! Group descriptors on disk and in memory.
 //!
 //! # Data
-//! In a writable file system the descriptor in memory is authoritative. A device block holds many
-//! descriptors, which threads change concurrently. So the first change of a group in a transaction
-//! writes the block; later ones leave that to the commit ([`Groups::write_dirty`]), so committed
-//! descriptors match their bitmaps. The blocks are not read meanwhile.
+//! In a writable file system the descriptor in memory is authoritative; its block is not read. The
+//! first change of a group in a transaction writes the block; later ones leave that to the commit
+//! ([`Groups::write_dirty`]), so committed descriptors match their bitmaps.
 //!
 //! # Who protects what
-//! A group's lock guards its descriptor and bitmaps. The list of changed groups has its own lock, a
-//! leaf. The commit takes these locks one by one, with no handle open: a thread that holds one does
-//! not wait for the commit.
+//! A group's lock guards its descriptor and bitmaps. The list of changed groups has a lock of its
+//! own, a leaf. The commit takes both with no handle open, so their holders do not wait for it.
 //!
 //! # Guarantees
-//! - *Credits.* The first change brings the block into the transaction and pays for it.
-//! - *No read at commit.* From then on the block is pinned in memory.
+//! - *Credits.* The first change pays for the block.
+//! - *No read at commit.* It also pins the block in memory.
 
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat, Superblock};
@@ -25,28 +23,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub(crate) struct Groups {
     all: Box<[Group]>,
-    /// Groups changed by the running transaction, each once.
     changed: Mutex<Vec<GroupNumber>>,
     sb: Superblock,
 }
 
-/// A block group. Aligned, as other threads change its neighbours.
+/// Aligned: other threads change the neighbours.
 #[repr(align(128))]
 struct Group {
     desc: NamedMutex<GroupState>,
-    /// No inode before this one is free; `inodes_per_group` means that the group is full. A relaxed
-    /// hint, written under the lock and read without it.
+    /// `inodes_per_group`: full. A hint, written under the lock and read without it.
     first_free_inode: AtomicU32,
 }
 
-/// A group's descriptor and its state.
 pub(crate) struct GroupState {
     pub(crate) desc: GroupDesc,
-    /// Its block, and its index in the block.
+    /// Its block, and the index there.
     place: (BlockNumber, usize),
-    /// The last transaction that has it in its block.
+    /// The last to write it to its block.
     written_in: Option<Tid>,
-    /// It has changed since.
+    /// Changed since.
     is_dirty: bool,
 }
 
@@ -72,17 +67,16 @@ impl Groups {
         &self.all[usize::try_from(group.0).unwrap_or(usize::MAX)]
     }
 
-    /// Locks a group, which is below `sb.groups`.
+    /// `group` is below `sb.groups`.
     pub(crate) fn lock(&self, group: GroupNumber) -> NamedMutexGuard<'_, GroupState> {
         self.group(group).desc.lock()
     }
 
-    /// Locks a group, unless that would wait.
     pub(crate) fn try_lock(&self, group: GroupNumber) -> Option<NamedMutexGuard<'_, GroupState>> {
         self.all.get(usize::try_from(group.0).ok()?)?.desc.try_lock()
     }
 
-    /// Where to start the search for a free inode; `inodes_per_group` means that the group is full.
+    /// `inodes_per_group`: full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         &self.group(group).first_free_inode
     }
@@ -95,8 +89,7 @@ impl Groups {
         self.changed.lock()
     }
 
-    /// Sets the descriptor of a group by a handle of transaction `tid`. `put` writes it to its
-    /// block.
+    /// `put` writes a descriptor to its block.
     pub(crate) fn set<E>(
         &self,
         group: GroupNumber,
@@ -123,7 +116,7 @@ impl Groups {
         }
     }
 
-    /// Writes descriptors changed since their last write to their blocks. For the commit.
+    /// For the commit.
     pub(crate) fn write_dirty(&self, changes: &mut BeforeCommit<'_>) -> io::Result<()> {
         let changed = std::mem::take(&mut *self.changed());
         for group in changed {
@@ -137,15 +130,13 @@ impl Groups {
     }
 }
 
-/// Where inode tables start, for groups whose descriptor was read: a table never moves, and each
-/// read of an inode needs it.
+/// Where inode tables, which never move, start in groups whose descriptor was read.
 ///
-/// A group's slot is chosen by its low bits. It holds the 16 other bits of the number over the
-/// table's block, which is below 2^48 and never 0. A slot is self-contained, so it is accessed
-/// relaxed.
+/// The low bits of a group's number choose its slot, which holds 16 more bits over the table's
+/// block. Relaxed: a slot is one self-contained word.
 pub(crate) struct InodeTables(Box<[AtomicU64]>);
 
-/// Enough for 512 GiB with blocks of 4 KiB; in larger file systems groups share slots.
+/// For 512 GiB with blocks of 4 KiB; beyond, groups share slots.
 const SLOTS: u32 = 1 << 12;
 
 impl InodeTables {
@@ -153,8 +144,7 @@ impl InodeTables {
         InodeTables((0..groups.clamp(1, SLOTS)).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// A group's slot, and the upper bits that it holds. `None` if the number is too large for
-    /// them.
+    /// `None` if the number has more than 16 upper bits.
     fn slot(&self, group: GroupNumber) -> Option<(&AtomicU64, u64)> {
         let (above, low) = (group.0 / SLOTS, group.0 % SLOTS);
         let slot = self.0.get(usize::try_from(low).ok()?)?;
@@ -184,7 +174,7 @@ impl Ext4 {
         Ok(table)
     }
 
-    /// The descriptor of a group, which is below `sb.groups`, from its block.
+    /// `group` is below `sb.groups`.
     pub(crate) fn group(&self, group: GroupNumber) -> Result<GroupDesc> {
         let (block, within) = self.descriptor_place(group);
         let place = Structure::GroupDescriptor(group).at(block);
@@ -194,15 +184,12 @@ impl Ext4 {
         GroupDesc::parse(bytes, group, &self.sb).map_err(|problem| place.corrupt(problem))
     }
 
-    /// The block of a descriptor, and its index in the block.
     pub(crate) fn descriptor_place(&self, group: GroupNumber) -> (BlockNumber, usize) {
         let within = usize::try_from(group.0 % self.sb.descs_per_block()).unwrap_or(usize::MAX);
         (self.descriptor_block(group), within)
     }
 
-    /// Descriptors follow the superblock. With meta_bg, those of a meta block group (as many groups
-    /// as a block holds descriptors) are in its first group, behind that group's superblock if it
-    /// has one.
+    /// After the superblock; with `meta_bg`, in the first group of the meta block group.
     fn descriptor_block(&self, group: GroupNumber) -> BlockNumber {
         let sb = &self.sb;
         let meta_group = group.0 / sb.descs_per_block();
@@ -211,8 +198,8 @@ impl Ext4 {
         }
         let first = GroupNumber(meta_group * sb.descs_per_block());
         let start = sb.group_start(first).0 + u64::from(sb.group_has_superblock(first));
-        // With blocks of 1 KiB the superblock is in block 1, also if group 0 starts with block 0
-        // (bigalloc).
+        // With blocks of 1 KiB the superblock is in block 1; in bigalloc group 0 starts with block
+        // 0.
         let shifted = first.0 == 0 && sb.block_size.bytes() == 1024 && sb.first_data_block == 0;
         BlockNumber(start + u64::from(shifted))
     }

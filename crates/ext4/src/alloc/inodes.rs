@@ -1,4 +1,4 @@
-//! Allocating and freeing an inode of a group.
+//! Allocation of inodes.
 
 use super::goal;
 use crate::inode::Snapshot;
@@ -12,15 +12,12 @@ use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Blocks that this may change: inode bitmap, descriptor, and the inode's block of the table.
+/// Inode bitmap, descriptor, table.
 pub(crate) const INODE_CREDITS: u32 = 3;
 
 impl Ext4 {
-    /// Allocates an inode for a child of `parent`. Returns its number and generation. The table
-    /// still holds the previous inode: see [`write_new_inode`](Ext4::write_new_inode).
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; nothing has changed.
+    /// A free inode and its generation. The table holds the previous inode until
+    /// [`write_new_inode`](Ext4::write_new_inode). Nothing has changed on an error.
     pub(crate) fn allocate_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -45,8 +42,7 @@ impl Ext4 {
         Err(Error::NoSpace)
     }
 
-    /// Allocates an inode for a file in a group that no other thread holds: the directory's, or one
-    /// after it in the flex group, which becomes the thread's [goal].
+    /// In the flex group's first group whose lock is free; that becomes the thread's [goal].
     fn allocate_uncontended_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -68,7 +64,6 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Whether a group may have a free inode.
     fn may_have_inodes(&self, group: GroupNumber) -> Result<bool> {
         Ok(self.writer()?.first_free_inode(group).load(Relaxed) < self.sb.inodes_per_group)
     }
@@ -94,11 +89,11 @@ impl Ext4 {
         };
         let Some(index) = index else { return Ok(None) };
         let ino = InodeNumber(group.0 * self.sb.inodes_per_group + index + 1);
-        // The last read: from here on nothing fails before something has changed.
+        // The last read: nothing fails from here to the first change.
         let generation = self.prepare_table(handle, desc, index, bitmap.as_deref())?;
         let place = Structure::InodeBitmap(group).at(desc.inode_bitmap);
         let bit = usize::try_from(index).unwrap_or(usize::MAX);
-        // While a version of the block is held, its change makes a copy.
+        // Else the change makes a copy.
         let is_written = bitmap.map(drop).is_some();
         if is_written {
             let sum = desc.inode_bitmap_sum;
@@ -125,7 +120,6 @@ impl Ext4 {
         Ok(Some((ino, generation)))
     }
 
-    /// Whether the group's bitmap has an inode, whose number is valid, in use.
     pub(crate) fn is_inode_in_use(&self, ino: InodeNumber) -> Result<bool> {
         let group = GroupNumber((ino.0 - 1) / self.sb.inodes_per_group);
         let index = (ino.0 - 1) % self.sb.inodes_per_group;
@@ -134,7 +128,7 @@ impl Ext4 {
         })
     }
 
-    /// A group's inode bitmap; `None` if it was never written.
+    /// `None` if it was never written (`INODE_UNINIT`).
     fn inode_bitmap(&self, group: GroupNumber, desc: &GroupDesc) -> Result<Option<Buffer>> {
         if self.sb.has_group_checksums() && desc.flags.has(GroupFlags::INODE_UNINIT) {
             return Ok(None);
@@ -150,12 +144,9 @@ impl Ext4 {
         Ok(Some(bitmap))
     }
 
-    /// Prepares the inode table up to inode `index` of the group for use. Returns the new inode's
-    /// generation.
-    ///
-    /// mkfs does not clear the end of a table; what comes into use is zeroed, to the end of its
-    /// block. A block without inodes in use starts as zeros without a read: else a thread that
-    /// fills a directory would wait for a read every few files.
+    /// Makes the table valid up to inode `index`. Returns the inode's generation. mkfs leaves the
+    /// end of a table uninitialized, so blocks are zeroed as they come into use, and not read where
+    /// no inode is in use.
     fn prepare_table(
         &self,
         handle: &mut Handle<'_>,
@@ -200,7 +191,6 @@ impl Ext4 {
         Ok(1)
     }
 
-    /// Writes a new inode to the table, over the previous one.
     pub(crate) fn write_new_inode(&self, handle: &mut Handle<'_>, inode: &Snapshot) -> Result<()> {
         let (block, within) = self.find_inode(inode.ino)?;
         let place = Structure::Inode.of(inode.ino).at(block);
@@ -244,7 +234,6 @@ fn bit_of(bitmap: &[u8], index: u32) -> bool {
     bitmap.get(at).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// The first clear bit from `from` to before `end`.
 fn first_free(bitmap: &[u8], from: u32, end: u32) -> Option<u32> {
     let free = find_free(bitmap, usize::try_from(from).ok()?, usize::try_from(end).ok()?, 1);
     u32::try_from(free.first).ok().filter(|_| free.len > 0)

@@ -1,31 +1,22 @@
 //! Allocation of blocks and inodes.
 //!
 //! # Data
-//! On disk: a bitmap and a descriptor for each group, changed under the group's lock through a
-//! handle. [`Space`] holds what is valid for this session only: blocks that may still be reserved,
-//! blocks freed by a transaction not yet committed, preallocated blocks of directories
-//! (`prealloc.rs`), and a limit of the length of a group's free runs.
+//! On disk: bitmaps and descriptors. In memory ([`Space`]): reservations, blocks freed by
+//! uncommitted transactions, preallocations, and a bound of each group's free runs.
 //!
 //! # Who protects what
-//! Counters are atomics; no other memory depends on them. Two mutexes of a group are leaves:
-//! `uncommitted` guards its uncommitted frees, added under the group's lock and removed by the
-//! committer; `preallocated` guards its preallocated blocks. The group's lock also guards the
-//! unused end of its inode table.
+//! | state | protected by |
+//! |---|---|
+//! | bitmaps, descriptor, unused end of the inode table | the group's lock |
+//! | counters | atomics; no other memory depends on them |
+//! | `uncommitted`: added under the group's lock, removed by the committer | its mutex (leaf) |
+//! | `preallocated` | its mutex (leaf) |
 //!
 //! # Guarantees
-//! - *Reservations hold.* Blocks are reserved ([`Space::reserve`]) before data is accepted, for one
-//!   owner. Their allocation succeeds, at worst after a commit that releases freed blocks.
-//! - *No early reuse.* A freed block is allocated again only after the commit of the transaction
-//!   that freed it.
-//! - *System blocks are safe.* Blocks of bitmaps, inode tables and descriptors are never allocated
-//!   or freed, whatever a bitmap or a file says.
-//!
-//! # Inodes
-//! | file | what |
-//! |---|---|
-//! | `orlov` | the groups to search: directories are spread, files stay near their directory |
-//! | `goal` | several threads in one directory: the group that each allocates from |
-//! | `inodes` | allocating and freeing an inode: bitmap, descriptor, table |
+//! - *Reservations hold.* Allocating [reserved](Space::reserve) blocks succeeds, at worst after a
+//!   commit.
+//! - *No early reuse.* A freed block is allocated again only after its transaction's commit.
+//! - *System blocks are safe.* They are never allocated or freed, whatever a bitmap or file says.
 
 mod blocks;
 mod free;
@@ -51,14 +42,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 pub(crate) use system::{SystemBlocks, copies_in, is_in_meta_group};
 
-/// How far a reservation may use up the free blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReservationClass {
-    /// A user: leaves the blocks reserved for root and for metadata.
+    /// Leaves what is reserved for root and for metadata.
     User,
-    /// Root: leaves the blocks reserved for metadata.
+    /// Leaves what is reserved for metadata.
     Root,
-    /// Metadata of reserved blocks, and reservations that are renewed: may use all.
+    /// Metadata of reserved blocks, and renewed reservations.
     Guaranteed,
 }
 
@@ -68,13 +58,12 @@ impl ReservationClass {
     }
 }
 
-/// The free blocks, as this session knows them.
 pub(crate) struct Space {
-    /// Free blocks that are not reserved.
+    /// Not reserved.
     available: AtomicU64,
-    /// Free blocks according to the descriptors.
+    /// By the descriptors.
     free: AtomicU64,
-    /// Blocks freed by uncommitted transactions; included in `free` and `available`.
+    /// Included in `free` and `available`.
     uncommitted: AtomicU64,
     reserved_for_root: u64,
     reserved_for_metadata: u64,
@@ -85,11 +74,11 @@ pub(crate) struct Space {
 
 #[derive(Default)]
 struct GroupSpace {
-    /// Blocks freed by uncommitted transactions. [its mutex]
+    /// [its mutex]
     uncommitted: Mutex<UncommittedFrees>,
-    /// Preallocated blocks. [its mutex]
+    /// [its mutex]
     preallocated: Mutex<BlockSet>,
-    /// No free run has this length, according to the last failed search; 0 means unknown.
+    /// The last search found no run of this length; 0: unknown.
     no_run_of: AtomicU32,
 }
 
@@ -102,13 +91,12 @@ impl GroupSpace {
         self.preallocated.lock()
     }
 
-    /// Whether the group is worth a search for a run of this length.
     fn may_have_run(&self, len: u32) -> bool {
         let no_run_of = self.no_run_of.load(Relaxed);
         no_run_of == 0 || len < no_run_of
     }
 
-    /// The group's bitmap with uncommitted frees and preallocations set; `None` if there are none.
+    /// `None` if nothing is unavailable.
     fn with_unavailable(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         let mut seen = self.uncommitted().bits.cover(bitmap);
         if let Some(both) = self.preallocated().cover(seen.as_deref().unwrap_or(bitmap)) {
@@ -121,12 +109,12 @@ impl GroupSpace {
 #[derive(Default)]
 struct UncommittedFrees {
     bits: BlockSet,
-    /// The same by transaction: the running one, and those being committed.
+    /// By transaction: the running one and the committing ones.
     of: Vec<(Tid, Vec<Range<usize>>)>,
 }
 
 impl UncommittedFrees {
-    /// Adds blocks freed by a transaction. Returns whether they are its first in this group.
+    /// Whether these are the transaction's first in the group.
     fn add(&mut self, tid: Tid, bits: &Range<usize>) -> bool {
         self.bits.add(bits);
         if let Some((_, all)) = self.of.iter_mut().find(|(of, _)| *of == tid) {
@@ -137,7 +125,6 @@ impl UncommittedFrees {
         true
     }
 
-    /// Removes the blocks freed by a transaction. Returns how many.
     fn remove(&mut self, tid: Tid) -> usize {
         let Some(at) = self.of.iter().position(|(of, _)| *of == tid) else { return 0 };
         let (_, all) = self.of.swap_remove(at);
@@ -146,11 +133,11 @@ impl UncommittedFrees {
     }
 }
 
-/// Blocks of a group that are free in its bitmap but must not be allocated. None is added twice: a
-/// block is freed only while allocated, and preallocated only while it is in no set.
+/// Blocks free in the bitmap that must not be allocated. None is added twice: a block is freed
+/// while allocated, and preallocated while in no set.
 #[derive(Default)]
 struct BlockSet {
-    /// A bitmap like the group's, up to the last byte that was needed.
+    /// Up to the last byte needed.
     bits: Vec<u8>,
     count: usize,
 }
@@ -171,7 +158,7 @@ impl BlockSet {
         }
     }
 
-    /// The group's bitmap with these blocks set; `None` if there are none.
+    /// `None` if the set is empty.
     fn cover(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         if self.count == 0 {
             return None;
@@ -183,7 +170,6 @@ impl BlockSet {
 }
 
 impl Space {
-    /// The state for these group descriptors; `journal` lists the journal's runs of blocks.
     pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<Arc<Space>> {
         let free = descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
         Ok(Arc::new(Space {
@@ -198,10 +184,7 @@ impl Space {
         }))
     }
 
-    /// Reserves blocks. The caller allocates or [releases](Space::release) them.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`].
+    /// The caller allocates the blocks or [releases](Space::release) them.
     pub(crate) fn reserve(&self, count: u64, class: ReservationClass) -> Result<()> {
         let floor = match class {
             ReservationClass::User => self.reserved_for_root.saturating_add(self.reserved_for_metadata),
@@ -224,7 +207,6 @@ impl Space {
         self.free.load(Relaxed)
     }
 
-    /// Whether a commit would make blocks available.
     pub(crate) fn has_uncommitted_frees(&self) -> bool {
         self.uncommitted.load(Relaxed) > 0
     }
@@ -235,8 +217,8 @@ impl Space {
 }
 
 impl Ext4 {
-    /// Runs `attempt`; on [`Error::NoSpace`] commits, if that makes blocks available, and runs it
-    /// again. The caller has no open handle.
+    /// Commits on [`Error::NoSpace`] if that makes blocks available, and retries. The caller has no
+    /// open handle.
     pub(crate) fn retry_after_commit<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         let writer = self.writer()?;
         match attempt() {
@@ -248,7 +230,7 @@ impl Ext4 {
         }
     }
 
-    /// Refuses to write content over metadata of fixed place: the block map is damaged.
+    /// Keeps content of a damaged map from overwriting system blocks.
     pub(crate) fn check_content_place(&self, place: Place, first: BlockNumber, count: u64) -> Result<()> {
         let taken = self.writer()?.space.system.within(first, count).next();
         let because = "holds metadata of the file system";
@@ -257,13 +239,11 @@ impl Ext4 {
         })
     }
 
-    /// The goal for the first block of an inode: its group.
     pub(crate) fn goal_of(&self, ino: InodeNumber) -> BlockNumber {
         self.sb.group_start(GroupNumber((ino.0 - 1) / self.sb.inodes_per_group))
     }
 }
 
-/// The group of a block, which has been checked, and the block's bit there.
 fn bit_of(sb: &Superblock, block: BlockNumber) -> (GroupNumber, usize) {
     let within = block.0.saturating_sub(u64::from(sb.first_data_block));
     let per_group = u64::from(sb.blocks_per_group);

@@ -1,17 +1,13 @@
-//! The groups to search for an inode.
-//!
-//! After Orlov's allocator of BSD: directories in the root are spread over the file system, as
-//! their subtrees have little to do with each other; other directories stay near their parent while
-//! there is room for their children; files stay in their directory's group. The unit for
-//! directories is the flex group: all groups whose inode tables are adjacent.
+//! Orlov allocator: directories in the root are spread, as their subtrees have little in common.
+//! Others stay near their parent while that has space to spare; files stay in their directory's
+//! group. Directories are placed by flex group.
 
 use crate::inode::Snapshot;
 use crate::{Ext4, Result};
 use dentree_ext4_format::{GroupNumber, InodeFlags, InodeNumber};
 use dentree_vfs::FileType;
 
-/// A flex group with less than 1/8 of its inodes or blocks free gets no new directories, if another
-/// has more.
+/// A flex group with less than 1/8 free has none to spare.
 const SPARE: u64 = 8;
 
 #[derive(Clone, Copy, Default)]
@@ -22,7 +18,6 @@ struct FlexStats {
 }
 
 impl Ext4 {
-    /// All groups, the best for a new inode in `parent` first.
     pub(crate) fn groups_for(
         &self,
         parent: &Snapshot,
@@ -43,7 +38,7 @@ impl Ext4 {
         Ok(first.into_iter().chain(all))
     }
 
-    /// The groups of the directory's flex group, starting at its own, without the first `skip`.
+    /// From the directory's own group on, without the first `skip`.
     pub(super) fn flex_group_members(
         &self,
         dir: &Snapshot,
@@ -78,7 +73,7 @@ impl Ext4 {
         }))
     }
 
-    /// The flex group with the fewest directories, of those with at least average free space.
+    /// The fewest directories among those with at least average free space.
     fn emptiest_flex(&self) -> Result<u32> {
         let stats = (0..self.flexes()).map(|flex| self.stats(flex)).collect::<Result<Vec<_>>>()?;
         let count = u64::from(self.flexes());
@@ -92,7 +87,6 @@ impl Ext4 {
         Ok(good.min_by_key(|(_, stats)| stats.directories).map_or(0, |(flex, _)| flex))
     }
 
-    /// The first flex group from `flex` on with room to spare.
     fn near_flex(&self, flex: u32) -> Result<u32> {
         let in_flex = u64::from(self.sb.groups_per_flex.min(self.sb.groups));
         let inodes = in_flex * u64::from(self.sb.inodes_per_group) / SPARE;

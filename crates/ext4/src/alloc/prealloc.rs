@@ -1,22 +1,17 @@
-//! Preallocation for directories: runs of free blocks set aside for a directory's growth, so that
-//! its blocks are contiguous although thousands of directories grow in turn.
+//! Preallocation keeps the blocks of directories contiguous that grow in turn.
 //!
 //! # Data
-//! A directory that needs a block and has no preallocation gets the first block of a free run; the
-//! rest is preallocated for its next blocks. A preallocation is as large as the directory,
-//! [`LEAST`] to [`MOST`] blocks, so directories double. It exists in memory only: on disk its
-//! blocks are free, they count as free and may be reserved, and a crash leaves nothing behind.
-//! Eviction of the directory discards it.
+//! A directory without a preallocation gets the first block of a free run; the rest is
+//! preallocated. Each is as large as the directory, [`LEAST`] to [`MOST`] blocks. On disk its
+//! blocks are free; they count as free and may be reserved. Eviction of the directory discards it.
 //!
 //! # Who protects what
-//! The table's mutex guards which directory has which preallocation. Inside it the group's
-//! `preallocated` mutex, a leaf, is taken. Preallocations are made under the group's lock, so no
-//! two share a block, and discarded without it.
+//! The table's mutex; inside it the group's `preallocated` mutex, a leaf. The group's lock makes
+//! new preallocations disjoint; discarding does not need it.
 //!
 //! # Guarantees
-//! - *No false ENOSPC.* A failed search discards all preallocations and repeats, as long as new
-//!   ones appear meanwhile.
-//! - *Bounded.* A new preallocation keeps their total within 1/[`SHARE`] of the blocks available.
+//! - *No false ENOSPC.* A failed search discards all and repeats while new ones appear.
+//! - *Bounded.* New ones keep the total within 1/[`SHARE`] of the available blocks.
 
 use super::Space;
 use crate::{Ext4, Result};
@@ -27,15 +22,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Fewest blocks of a preallocation. With 8, then 16 and 32, a directory of 57 blocks needs no more
-/// extents than its inode holds.
+/// With 8, 16 and 32, the extents of a directory of 57 blocks fit in its inode.
 const LEAST: u64 = 8;
 
 const MOST: u64 = 128;
 
 const GROUPS: u32 = 4;
 
-/// The part of the available blocks that may be preallocated.
 const SHARE: u64 = 8;
 
 #[derive(Default)]
@@ -44,7 +37,7 @@ pub(super) struct Preallocations(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     of: HashMap<InodeNumber, Prealloc>,
-    /// Blocks of all preallocations.
+    /// Of all preallocations.
     blocks: u64,
     made: u64,
 }
@@ -61,7 +54,6 @@ impl Prealloc {
     }
 }
 
-/// The size of the preallocation for a directory of `blocks` blocks.
 fn prealloc_len(blocks: u64) -> u64 {
     blocks.checked_next_power_of_two().unwrap_or(MOST).clamp(LEAST, MOST)
 }
@@ -85,7 +77,7 @@ impl Space {
         }
     }
 
-    /// Discards all preallocations. Returns how many were made so far.
+    /// Returns how many were ever made.
     pub(super) fn discard_all_preallocs(&self) -> u64 {
         let mut table = self.preallocs();
         for (_, prealloc) in std::mem::take(&mut table.of) {
@@ -95,8 +87,7 @@ impl Space {
         table.made
     }
 
-    /// Preallocates blocks, free and in no other preallocation, to a directory. The caller has the
-    /// group's lock.
+    /// Free bits in no preallocation. The caller has the group's lock.
     pub(super) fn preallocate(&self, dir: InodeNumber, group: GroupNumber, bits: Range<usize>) {
         if bits.is_empty() {
             return;
@@ -116,18 +107,13 @@ impl Space {
         self.preallocs().of.get(&dir).cloned()
     }
 
-    /// Whether `blocks` more may be preallocated.
     fn may_preallocate(&self, blocks: u64) -> bool {
         self.preallocs().blocks + blocks <= self.available() / SHARE
     }
 }
 
 impl Ext4 {
-    /// Allocates a reserved block for a directory of `blocks` blocks: from its preallocation, else
-    /// near `goal`, with a new preallocation after it.
-    ///
-    /// # Errors
-    /// Those of [`allocate_reserved`](Ext4::allocate_reserved).
+    /// From the preallocation, else near `goal` with a new one.
     pub(super) fn allocate_reserved_dir_block(
         &self,
         handle: &mut Handle<'_>,

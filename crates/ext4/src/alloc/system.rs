@@ -1,17 +1,14 @@
-//! System blocks: those of metadata with a fixed place.
+//! System blocks: metadata of fixed location.
 
 use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat, Problem, Superblock};
 use std::ops::Range;
 
-/// Superblocks, descriptors, bitmaps, inode tables and the journal, as ascending disjoint ranges.
+/// Ascending and disjoint.
 pub(crate) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
-    /// `journal`: its runs of blocks.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if two of them overlap.
+    /// `journal`: its runs of blocks. `Corrupt` if ranges overlap.
     pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
         let sb = &fs.sb;
         let before_groups = 0..u64::from(sb.first_data_block);
@@ -40,7 +37,6 @@ impl SystemBlocks {
         Ok(SystemBlocks(merged))
     }
 
-    /// The intersections with `count` blocks from `first`.
     pub(crate) fn within(&self, first: BlockNumber, count: u64) -> impl Iterator<Item = Range<u64>> {
         let end = first.0 + count;
         let from = self.0.partition_point(|range| range.end <= first.0);
@@ -51,7 +47,7 @@ impl SystemBlocks {
     }
 }
 
-/// The blocks at the start of a group: a superblock, descriptors, those reserved for more.
+/// The superblock and descriptors at a group's start.
 pub(crate) fn copies_in(sb: &Superblock, group: GroupNumber) -> u64 {
     let superblock = u64::from(sb.group_has_superblock(group));
     if is_in_meta_group(sb, group) {
@@ -61,19 +57,17 @@ pub(crate) fn copies_in(sb: &Superblock, group: GroupNumber) -> u64 {
     }
 }
 
-/// Whether a group has the descriptors of its meta block group, as its first, second and last group
-/// have.
+/// In the first, second and last group of a meta block group.
 fn has_meta_descriptors(sb: &Superblock, group: GroupNumber) -> bool {
     let within = group.0 % sb.descs_per_block();
     is_in_meta_group(sb, group) && (within <= 1 || within == sb.descs_per_block() - 1)
 }
 
-/// Whether a group's descriptor is in its meta block group.
 pub(crate) fn is_in_meta_group(sb: &Superblock, group: GroupNumber) -> bool {
     sb.incompat.has(Incompat::META_BG) && group.0 / sb.descs_per_block() >= sb.first_meta_bg
 }
 
-/// Blocks of descriptors, used and reserved, after a superblock.
+/// Used and reserved, after a superblock.
 fn descriptor_blocks(sb: &Superblock) -> u64 {
     let all = if sb.incompat.has(Incompat::META_BG) {
         sb.first_meta_bg.min(sb.desc_blocks())
