@@ -1,5 +1,5 @@
-//! Prints what a handle costs that changes one block:
-//! `cargo bench -p dentree-jbd2 --bench handle_cost -- [ROUNDS]`.
+//! The cost of a handle that changes one block: `cargo bench -p dentree-jbd2 --bench handle_cost --
+//! [ROUNDS]`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Each thread in blocks of its own.
+/// Each thread has blocks of its own.
 fn change(journal: &Journal, thread: u64, rounds: u64) {
     for round in 0..rounds {
         let Ok(mut handle) = journal.start(1) else { return };

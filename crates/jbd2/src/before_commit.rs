@@ -1,4 +1,4 @@
-//! The `before_commit` hook: changes that a commit makes in the transaction that it has locked.
+//! The hook that changes blocks of a locked transaction.
 
 use std::io;
 
@@ -7,15 +7,14 @@ use dentree_bufcache::BufCache;
 use crate::tid::Tid;
 use crate::write_back;
 
-/// The hook; set by [`Journal::before_commit`](crate::Journal::before_commit).
 pub(crate) type BeforeCommitHook = Box<dyn Fn(&mut BeforeCommit<'_>) -> io::Result<()> + Send + Sync>;
 
-/// Changes blocks of a locked transaction: state that handles change in memory goes into its block
-/// once. See [`Journal::before_commit`](crate::Journal::before_commit).
+/// Changes blocks of a locked transaction. See
+/// [`Journal::before_commit`](crate::Journal::before_commit).
 pub struct BeforeCommit<'a> {
     cache: &'a BufCache,
     tid: Tid,
-    /// Blocks that the transaction had not changed before.
+    /// New to the transaction.
     blocks: Vec<u64>,
 }
 
@@ -24,7 +23,6 @@ impl<'a> BeforeCommit<'a> {
         BeforeCommit { cache, tid, blocks: Vec::new() }
     }
 
-    /// Blocks that the transaction had not changed before.
     pub(crate) fn into_blocks(self) -> Vec<u64> {
         self.blocks
     }
@@ -34,8 +32,8 @@ impl<'a> BeforeCommit<'a> {
         self.tid
     }
 
-    /// As [`Handle::update`](crate::Handle::update). A block that the transaction has changed
-    /// before is in memory and has a credit; any other counts as an overdraft.
+    /// As [`Handle::update`](crate::Handle::update); a block new to the transaction is an
+    /// overdraft.
     ///
     /// # Errors
     /// The block cannot be read; nothing is changed.

@@ -1,16 +1,16 @@
-//! Checksums of the journal, in their three versions.
+//! The three versions of checksums.
 
 use crc::{CRC_32_MPEG_2, Crc};
 
 use crate::format::{COMMIT_LEN, COMMIT_SUM_AT, SUPERBLOCK_LEN, SUPERBLOCK_SUM_AT, Sums, Tag};
 use crate::tid::Tid;
 
-/// Continues a CRC32c as the kernel does, without the inversion at the end.
+/// CRC32c without the final inversion, as in the kernel.
 pub(crate) fn crc32c(running: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!running, data)
 }
 
-/// Of `data` with the four bytes at `at` taken as zero.
+/// The four bytes at `at` count as zero.
 fn crc32c_without(running: u32, data: &[u8], at: usize) -> u32 {
     let (before, rest) = data.split_at(at);
     let after = rest.get(4..).unwrap_or_default();
@@ -26,19 +26,17 @@ pub(crate) fn superblock_is_sound(block: &[u8]) -> bool {
     be32_at(superblock, SUPERBLOCK_SUM_AT) == Some(superblock_sum(superblock))
 }
 
-/// `superblock` is as long as that is.
 pub(crate) fn superblock_sum(superblock: &[u8]) -> u32 {
     crc32c_without(!0, superblock, SUPERBLOCK_SUM_AT)
 }
 
-/// Writes a block's sum over it into its four bytes at `at`.
 fn put(sum: u32, block: &mut [u8], at: usize) {
     if let Some(field) = block.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *field = sum.to_be_bytes();
     }
 }
 
-/// The running value that the sums of versions 2 and 3 start from: of the journal's UUID.
+/// CRC32c of the journal's UUID: starts version 2 and 3 checksums.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u32);
 
@@ -47,25 +45,23 @@ impl Seed {
         Seed(crc32c(!0, uuid))
     }
 
-    /// A descriptor or revoke block bears its sum at its end.
+    /// Descriptor and revoke blocks end with their checksum.
     pub(crate) fn tail_is_sound(self, block: &[u8]) -> bool {
         let Some(at) = block.len().checked_sub(4) else { return false };
         be32_at(block, at) == Some(crc32c_without(self.0, block, at))
     }
 
-    /// Gives a descriptor or revoke block its sum.
     pub(crate) fn put_tail(self, block: &mut [u8]) {
         let Some(at) = block.len().checked_sub(4) else { return };
         put(crc32c_without(self.0, block, at), block, at);
     }
 
-    /// Gives a commit block its sum.
     pub(crate) fn put_commit(self, block: &mut [u8]) {
         put(crc32c_without(self.0, block, COMMIT_SUM_AT), block, COMMIT_SUM_AT);
     }
 
-    /// Of a commit block only the first sector is sure to have reached the disk: its sum may hold
-    /// for the fields alone, with zeros behind them.
+    /// Only a commit block's first sector is certain to be on disk: the checksum may cover its
+    /// fields and zeros.
     pub(crate) fn commit_is_sound(self, block: &[u8]) -> bool {
         let Some(stored) = be32_at(block, COMMIT_SUM_AT) else { return false };
         let mut fields = block.to_vec();
@@ -76,12 +72,11 @@ impl Seed {
         crc32c_without(self.0, &fields, COMMIT_SUM_AT) == stored
     }
 
-    /// `copy` is the block as it stands in the journal.
+    /// `copy` as stored, escaped.
     pub(crate) fn copy_is_sound(self, sums: Sums, tid: Tid, tag: &Tag, copy: &[u8]) -> bool {
         self.of_copy(sums, tid, copy) == tag.sum || matches!(sums, Sums::None | Sums::V1)
     }
 
-    /// What the tag of a copy stores.
     pub(crate) fn of_copy(self, sums: Sums, tid: Tid, copy: &[u8]) -> u32 {
         let sum = || crc32c(crc32c(self.0, &tid.0.to_be_bytes()), copy);
         match sums {
@@ -92,7 +87,7 @@ impl Seed {
     }
 }
 
-/// The sum of version 1, over the descriptors and copies of a transaction in the order of the log.
+/// The version 1 checksum: of descriptors and copies, in log order.
 pub(crate) struct TransactionSum(crc::Digest<'static, u32>);
 
 impl TransactionSum {

@@ -1,8 +1,8 @@
-//! Commits and checkpoints, one at a time.
+//! Commits and checkpoints.
 //!
-//! There is one [`LogWriter`](crate::log_writer::LogWriter). A thread has it to itself while it
-//! works: a waiter for a commit, or the journal's own thread ([`run`]) for work without waiters. So
-//! a checkpoint never writes a block in place while a commit frees it.
+//! A thread that holds the [`LogWriter`](crate::log_writer::LogWriter) commits: a waiter, or the
+//! journal's thread ([`run`]) if there is none. There is one log writer, so no checkpoint writes a
+//! block in place while a commit frees it.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::shared::{BufferList, Job, Shared, Work};
 use crate::tid::Tid;
 use crate::write_back;
 
-/// The journal's own thread: does the work that waiters do not do, until the journal is closed.
+/// The journal's thread: does the work that has no waiter.
 pub(crate) fn run(shared: &Shared) {
-    // However this thread ends, its waiters must return.
+    // Waiters must return even if this thread panics.
     let _fail_on_exit = FailOnExit(shared);
     while let Some((job, mut work)) = shared.next_job() {
         match job {
@@ -31,7 +31,7 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 impl Shared {
-    /// Waits for the commit of `tid`; makes it on this thread if the log writer is idle.
+    /// Waits for the commit of `tid`; commits on this thread if the log writer is idle.
     pub(crate) fn commit(&self, tid: Tid) -> Result<(), Arc<Cause>> {
         while let Some(mut work) = self.work_towards(tid)? {
             work.commit();
@@ -41,11 +41,8 @@ impl Shared {
 }
 
 impl Work<'_> {
-    /// Commits the next transaction: the one that the last commit has begun, or the running one.
-    ///
-    /// If a thread already waits for a later transaction, the commit of that one begins before the
-    /// last flush of this one. The flush serves both, so each of several transactions in a row
-    /// costs one. The waiting thread completes that commit next.
+    /// If a thread already waits for a later transaction, its commit begins before this one's last
+    /// flush, which serves both: consecutive transactions cost one flush each.
     pub(crate) fn commit(&mut self) {
         let begun = self.writer.begun.take();
         let CommittingTransaction { tid, actions, stage } = begun.unwrap_or_else(|| self.begin());
@@ -63,14 +60,13 @@ impl Work<'_> {
         }
     }
 
-    /// Locks the running transaction, starts the next one, and writes all but the commit record.
+    /// Locks the running transaction, starts the next, and writes all but the commit record.
     fn begin(&mut self) -> CommittingTransaction {
         let tid = self.shared.running();
         self.shared.transaction.lock_down();
         let hook = self.before_commit(tid);
         let (taken, actions) = self.take_over(tid);
-        // A handle that panics sets the failure before it leaves: its incomplete changes must not
-        // be committed.
+        // Read before `open`: a handle that panics sets the failure before it leaves.
         let failure = self.shared.failure();
         self.shared.transaction.open();
         let stage = match failure {
@@ -83,7 +79,7 @@ impl Work<'_> {
         CommittingTransaction { tid, actions, stage }
     }
 
-    /// Runs the hook for the running transaction. [transaction locked]
+    /// [transaction locked]
     fn before_commit(&self, tid: Tid) -> Result<(), Cause> {
         let Some(hook) = self.shared.before_commit.get() else { return Ok(()) };
         let mut changes = BeforeCommit::new(&self.shared.cache, tid);
@@ -96,7 +92,6 @@ impl Work<'_> {
         result.map_err(Cause::during("running the hook before a commit"))
     }
 
-    /// Flushes the device.
     fn flush(&mut self) -> Result<(), Arc<Cause>> {
         write_back::flush(&**self.shared.cache.device())?;
         if let Some(CommittingTransaction { stage: Ok(stage), .. }) = &mut self.writer.begun {
@@ -118,7 +113,7 @@ impl Work<'_> {
         }
     }
 
-    /// Takes the versions of the transaction's blocks. [transaction locked]
+    /// [transaction locked]
     fn take_over(&self, tid: Tid) -> (Result<LockedTransaction, Cause>, Vec<Action>) {
         let mut all = BufferList::default();
         self.shared.take_over(|mut buffers| all.append(&mut buffers));
@@ -142,12 +137,12 @@ impl Work<'_> {
         (Ok(LockedTransaction { tid, blocks: versions, freed }), actions)
     }
 
-    /// Ends the transactions that were running or begun when the journal failed.
+    /// Ends transactions after a failure.
     fn abandon(&mut self) {
         self.writer.target.record_abort();
         self.shared.transaction.lock_down();
         let (_, running) = self.take_over(self.shared.running());
-        // No handle joins: the journal is aborted.
+        // The journal is aborted: no handle joins.
         self.shared.transaction.open();
         let cause = self.shared.failure().unwrap_or_else(|| Arc::new(Cause::Closed));
         let begun = self.writer.begun.take().map(|begun| begun.actions);

@@ -1,5 +1,3 @@
-//! Blocks of the log, as they are written.
-
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -13,7 +11,6 @@ use crate::format::{
 };
 use crate::tid::Tid;
 
-/// A block of the log: the version of a block as it is, or bytes made for the log.
 pub(crate) enum LogBlock {
     Version(Buffer),
     Made(Vec<u8>),
@@ -30,7 +27,6 @@ impl Deref for LogBlock {
     }
 }
 
-/// Makes the blocks of transactions.
 pub(crate) struct Encoder {
     pub(crate) features: Features,
     pub(crate) seed: Seed,
@@ -39,13 +35,12 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Copies that one descriptor block can describe. The first of them bears the UUID.
+    /// The first tag is followed by the UUID.
     fn tags_per_block(&self) -> usize {
         let body = self.block_size - if self.features.has_block_sums() { 4 } else { 0 };
         (body - size_of::<RawHeader>() - self.uuid.len()) / self.features.tag_len()
     }
 
-    /// Blocks that one revoke block can name.
     fn revokes_per_block(&self) -> usize {
         let body = self.block_size - if self.features.has_block_sums() { 4 } else { 0 };
         (body - size_of::<RawRevokeHeader>()) / self.revoke_len()
@@ -55,12 +50,11 @@ impl Encoder {
         if self.features.is_64bit { 8 } else { 4 }
     }
 
-    /// Blocks that a transaction with so many copies and revokes takes in the log.
     pub(crate) fn log_blocks(&self, copies: usize, revokes: usize) -> usize {
         copies + copies.div_ceil(self.tags_per_block()) + revokes.div_ceil(self.revokes_per_block()) + 1
     }
 
-    /// All blocks of a transaction but its commit block, and the sum that version 1 puts into that.
+    /// All but the commit block, and the version 1 checksum.
     pub(crate) fn transaction(
         &self,
         tid: Tid,
@@ -87,7 +81,6 @@ impl Encoder {
         block
     }
 
-    /// A descriptor block and the copies behind it.
     fn describe(&self, tid: Tid, versions: &[(u64, Buffer)], blocks: &mut Vec<LogBlock>) {
         let mut descriptor = self.made(BlockType::Descriptor, tid);
         let mut copies = Vec::with_capacity(versions.len());
@@ -108,7 +101,6 @@ impl Encoder {
 
     fn push_tag(&self, descriptor: &mut Vec<u8>, target: u64, flags: u32, sum: u32) {
         let end = descriptor.len() + self.features.tag_len();
-        // The lower half, and the upper one.
         let (low, high) = ((target & 0xFFFF_FFFF) as u32, (target >> 32) as u32);
         if self.features.sums == Sums::V3 {
             let tag = RawTag3 {
@@ -119,7 +111,6 @@ impl Encoder {
             };
             descriptor.extend(tag.as_bytes());
         } else {
-            // Flags and sum have 16 bits here.
             let (flags, sum) = ((flags & 0xFFFF) as u16, (sum & 0xFFFF) as u16);
             let tag = RawTag { t_blocknr: low.into(), t_checksum: sum.into(), t_flags: flags.into() };
             descriptor.extend(tag.as_bytes());
@@ -134,7 +125,6 @@ impl Encoder {
         let used = size_of::<RawRevokeHeader>() + revokes.len() * self.revoke_len();
         let header = RawRevokeHeader {
             r_header: RawHeader::new(BlockType::Revoke, tid),
-            // No more than a block.
             r_count: (used as u32).into(),
         };
         let mut block = Vec::with_capacity(self.block_size);
@@ -145,7 +135,7 @@ impl Encoder {
         self.finish(block)
     }
 
-    /// Fills a descriptor or revoke block up, and sums it.
+    /// Pads and adds the checksum.
     fn finish(&self, mut block: Vec<u8>) -> Vec<u8> {
         block.resize(self.block_size, 0);
         if self.features.has_block_sums() {
@@ -154,7 +144,7 @@ impl Encoder {
         block
     }
 
-    /// The commit block of a transaction; `time` is since 1970.
+    /// `time` is since 1970.
     pub(crate) fn commit_block(&self, tid: Tid, time: Duration, sum: u32) -> Vec<u8> {
         let mut commit = RawCommit::new_zeroed();
         commit.h_header = RawHeader::new(BlockType::Commit, tid);
@@ -173,7 +163,7 @@ impl Encoder {
     }
 }
 
-/// A copy for the log: a block that begins as one of the log's own does is stored with zeros there.
+/// Replaces the magic number at the start of a copy by zeros.
 fn escaped(version: &Buffer) -> LogBlock {
     if version.starts_with(&MAGIC.to_be_bytes()) {
         let mut bytes = version.to_vec();

@@ -1,5 +1,3 @@
-//! Why a journal cannot be replayed or written.
-
 use std::io;
 use std::sync::Arc;
 
@@ -11,45 +9,45 @@ pub enum Error {
     /// The device could not be read.
     #[error("cannot read journal block {block} (device block {physical}): {source}")]
     Read {
-        /// The block, counted in the journal.
+        /// Block of the journal.
         block: u32,
-        /// The block, counted on the device.
+        /// Block of the device.
         physical: u64,
-        /// What the device said.
+        /// The device's error.
         source: io::Error,
     },
-    /// The journal contradicts itself.
+    /// The journal is damaged.
     #[error("damaged journal: {damage}; e2fsck can repair a copy of the image, or open it without replay")]
     Corrupt {
         /// Where and how.
         damage: Damage,
     },
-    /// The journal needs a feature that is not implemented; no damage was found.
+    /// The journal uses an unsupported feature.
     #[error(
         "the journal uses {feature}, which is not supported; replay it with e2fsck on a copy of the image"
     )]
     Unsupported {
-        /// What it needs.
+        /// The feature.
         feature: String,
     },
-    /// The journal needs recovery, and was opened for writing.
+    /// The journal needs recovery before it can be written.
     #[error("the journal needs recovery: replay it before the image is written")]
     NotClean,
-    /// The device could not be written, before anything was acknowledged.
+    /// The device failed before any change was acknowledged.
     #[error("cannot write the journal's changes to the device: {0}")]
     Write(#[source] io::Error),
-    /// The journal is aborted: the file system is read-only from now on.
+    /// The journal is aborted: the file system is read-only.
     #[error(
         "the journal is aborted, the file system is now read-only: {0}; acknowledged changes are in the journal: \
          unmount, check the device, and open the image again"
     )]
     Aborted(Arc<Cause>),
-    /// An operation needs more blocks than a transaction can have.
+    /// An operation needs more blocks than a transaction may have.
     #[error("an operation needs {credits} blocks in one transaction, and the journal allows {most}")]
     TooLarge {
-        /// Blocks asked for.
+        /// Blocks requested.
         credits: u32,
-        /// Blocks that a transaction may change.
+        /// Most blocks of a transaction.
         most: u32,
     },
 }
@@ -60,29 +58,29 @@ pub enum Cause {
     /// The device failed.
     #[error("{doing} failed: {source}")]
     Device {
-        /// Which step.
+        /// The failed step.
         doing: &'static str,
-        /// What the device said.
+        /// The device's error.
         source: io::Error,
     },
-    /// A thread panicked in the middle of a change.
+    /// A thread panicked during a change.
     #[error("a thread panicked in the middle of a change")]
     Panicked,
-    /// A block was changed in the transaction that had freed it.
+    /// A block was changed in the transaction that freed it.
     #[error("block {block} was reused in the transaction that freed it (a defect of this program)")]
     UsedAfterFree {
-        /// The block, counted in the file system.
+        /// Block of the file system.
         block: u64,
     },
-    /// Credits were overdrawn.
+    /// Handles overdrew their credits.
     #[error("a transaction has {blocks} blocks, and the log has room for {most} (a defect of this program)")]
     Overgrown {
-        /// Blocks that it changed.
+        /// Blocks changed.
         blocks: usize,
-        /// Blocks that the log has room for.
+        /// Most blocks of the log.
         most: usize,
     },
-    /// What the file system reports.
+    /// Reported by the file system.
     #[error("{0}")]
     FileSystem(String),
     /// The journal is closed.
@@ -91,22 +89,21 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Makes a device's error the cause.
     pub(crate) fn during(doing: &'static str) -> impl FnOnce(io::Error) -> Cause {
         move |source| Cause::Device { doing, source }
     }
 }
 
-/// What is wrong with a journal, and where.
+/// Damage in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// The journal's first block.
+    /// In the superblock.
     #[error("superblock (journal block 0): {check}")]
     Superblock {
-        /// What does not hold.
+        /// The failed check.
         check: &'static str,
     },
-    /// The journal's file is shorter than its superblock says.
+    /// The journal's inode is shorter than its superblock says.
     #[error("superblock (journal block 0) says {superblock} blocks, and the journal inode has {inode}")]
     TooShort {
         /// `s_maxlen`.
@@ -114,28 +111,28 @@ pub enum Damage {
         /// Blocks that the inode maps.
         inode: u64,
     },
-    /// A block of a transaction that is committed.
+    /// In a block of a committed transaction.
     #[error("transaction {tid}, {structure} in journal block {block}: {check}")]
     Block {
         /// The transaction.
         tid: Tid,
         /// Descriptor, revoke or commit block.
         structure: &'static str,
-        /// The block, counted in the journal.
+        /// Block of the journal.
         block: u32,
-        /// What does not hold.
+        /// The failed check.
         check: &'static str,
     },
-    /// A journalled copy of a block of the file system.
+    /// In the copy of a block.
     #[error("transaction {tid}, copy of block {target} in journal block {block}: {check}")]
     Copy {
         /// The transaction.
         tid: Tid,
-        /// The block, counted in the file system.
+        /// Block of the file system.
         target: u64,
-        /// The block, counted in the journal.
+        /// Block of the journal.
         block: u32,
-        /// What does not hold.
+        /// The failed check.
         check: &'static str,
     },
 }

@@ -1,5 +1,4 @@
-//! Whether fast commits wait behind the log. They are little-endian records of tag, length and
-//! value.
+//! Detects pending fast commits: little-endian records of tag, length and value.
 
 use crate::checksum::crc32c;
 use crate::error::Error;
@@ -10,11 +9,7 @@ const TAG_LEN: usize = 4;
 const TAIL: u16 = 8;
 const HEAD: u16 = 9;
 
-/// Whether the area holds a complete fast commit on top of transaction `end`: the next one that the
-/// log does not have.
-///
-/// # Errors
-/// Only those of reading.
+/// Whether there is a complete fast commit after transaction `end`.
 pub(crate) fn is_pending(journal: &LogReader, end: Tid) -> Result<bool, Error> {
     let mut reader = Reader { end, sum: 0, has_head: false };
     for block in journal.fast_commits() {
@@ -28,13 +23,11 @@ pub(crate) fn is_pending(journal: &LogReader, end: Tid) -> Result<bool, Error> {
 
 struct Reader {
     end: Tid,
-    /// CRC32c of all records so far.
     sum: u32,
     has_head: bool,
 }
 
 enum Next {
-    /// The answer is in the next block, if any.
     Block,
     Stop(bool),
 }
@@ -44,7 +37,7 @@ fn le32(bytes: &[u8]) -> Option<u32> {
 }
 
 impl Reader {
-    /// A record does not cross the end of a block.
+    /// Records do not cross blocks.
     fn block(&mut self, mut block: &[u8]) -> Next {
         while let Some(([a, b, c, d], rest)) = block.split_first_chunk() {
             let (tag, len) = (u16::from_le_bytes([*a, *b]), usize::from(u16::from_le_bytes([*c, *d])));
@@ -53,7 +46,7 @@ impl Reader {
                 return Next::Stop(false);
             }
             match tag {
-                // Features, then the transaction on which it builds.
+                // The value: features, then the preceding transaction.
                 HEAD if value.get(4..).and_then(le32) != Some(self.end.0) => return Next::Stop(false),
                 HEAD => self.has_head = true,
                 TAIL => {
@@ -62,7 +55,6 @@ impl Reader {
                     let sum = value.get(4..).and_then(le32);
                     return Next::Stop(is_ours && sum == Some(crc32c(self.sum, summed)));
                 }
-                // Values are the file system's business.
                 1..=7 => {}
                 _ => return Next::Stop(false),
             }

@@ -1,4 +1,4 @@
-//! On-disk structures, all big-endian: kernel document `journal.rst`.
+//! On-disk structures, all big-endian. Source: kernel document `journal.rst`.
 
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -9,7 +9,7 @@ use crate::tid::Tid;
 pub(crate) const MAGIC: u32 = 0xC03B_3998;
 const SUPERBLOCK_V2: u32 = 4;
 
-/// `struct journal_header_s`: opens every block of the log that is not a copy.
+/// `struct journal_header_s`: starts every log block but copies.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct RawHeader {
@@ -41,7 +41,7 @@ impl RawHeader {
     }
 }
 
-/// What a log block says it is. `None` for what bears no magic number.
+/// `None`: no magic number.
 pub(crate) fn header(block: &[u8]) -> Option<(BlockType, Tid)> {
     let (raw, _) = RawHeader::ref_from_prefix(block).ok()?;
     let kind = match raw.h_blocktype.get() {
@@ -93,10 +93,9 @@ const _: () = {
 pub(crate) const SUPERBLOCK_LEN: usize = 1024;
 pub(crate) const SUPERBLOCK_SUM_AT: usize = 0xFC;
 
-/// The first block of a new journal: a version 2 superblock without features, which opening
-/// the journal for writing sets, and an empty log.
+/// The first block of a new, empty version 2 journal. Opening it for writing sets the features.
 ///
-/// `block_size` is in bytes; `blocks` counts the whole journal, this block included.
+/// `block_size` is in bytes; `blocks` includes this block.
 pub fn empty_journal(block_size: u32, blocks: u32, uuid: [u8; 16]) -> [u8; SUPERBLOCK_LEN] {
     let mut raw = RawSuperblock::new_zeroed();
     raw.s_header.h_magic.set(MAGIC);
@@ -110,13 +109,12 @@ pub fn empty_journal(block_size: u32, blocks: u32, uuid: [u8; 16]) -> [u8; SUPER
     zerocopy::transmute!(raw)
 }
 
-/// The checksum type code of CRC32c, and of CRC32.
 pub(crate) const CRC32C: u8 = 4;
 pub(crate) const CRC32: u8 = 1;
 
-/// Feature bits. Of `s_feature_compat`:
+/// `s_feature_compat`.
 pub(crate) const COMPAT_CHECKSUM: u32 = 0x1;
-/// Of `s_feature_incompat`, as the others below.
+/// `s_feature_incompat`.
 pub(crate) const INCOMPAT_REVOKE: u32 = 0x1;
 pub(crate) const INCOMPAT_64BIT: u32 = 0x2;
 pub(crate) const INCOMPAT_ASYNC_COMMIT: u32 = 0x4;
@@ -124,19 +122,17 @@ const INCOMPAT_CSUM_V2: u32 = 0x8;
 pub(crate) const INCOMPAT_CSUM_V3: u32 = 0x10;
 const INCOMPAT_FAST_COMMIT: u32 = 0x20;
 
-/// How the journal protects its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sums {
     None,
-    /// `COMPAT_CHECKSUM`: a CRC32 of descriptors and copies in the commit block.
+    /// One CRC32 of descriptors and copies, in the commit block.
     V1,
-    /// CRC32c everywhere, 16 bits of it in tags.
+    /// CRC32c, 16 bits of it in tags.
     V2,
-    /// CRC32c everywhere.
+    /// CRC32c.
     V3,
 }
 
-/// The features of a journal that decide how it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Features {
     pub(crate) sums: Sums,
@@ -146,10 +142,8 @@ pub(crate) struct Features {
 }
 
 impl RawSuperblock {
-    /// Reads the features; a version 1 superblock has none.
-    ///
     /// # Errors
-    /// Features that are not known, by name or number, and those that exclude each other.
+    /// Unknown features, and combinations that exclude each other.
     pub(crate) fn features(&self) -> Result<Features, Error> {
         let is_v1 = self.s_header.h_blocktype.get() == 3;
         let field = |bits: &U32| if is_v1 { 0 } else { bits.get() };
@@ -173,7 +167,7 @@ impl RawSuperblock {
             (false, true, false) => Sums::V3,
             _ => return Err(Damage::Superblock { check: "claims more than one kind of checksum" }.into()),
         };
-        // Revoke blocks are known by their type: the feature changes nothing for a reader.
+        // `INCOMPAT_REVOKE` is implied: revoke blocks have their own type.
         Ok(Features {
             sums,
             is_64bit: has(INCOMPAT_64BIT),
@@ -188,25 +182,25 @@ impl Features {
         matches!(self.sums, Sums::V2 | Sums::V3)
     }
 
-    /// The bytes of a descriptor or revoke block that are not its sum.
+    /// Without the checksum of a descriptor or revoke block.
     pub(crate) fn body(self, block: &[u8]) -> &[u8] {
         let tail = if self.has_block_sums() { 4 } else { 0 };
         &block[..block.len().saturating_sub(tail)]
     }
 
-    /// The length of a tag, without the UUID that may follow it.
+    /// Without the UUID.
     pub(crate) fn tag_len(self) -> usize {
         let short = if self.is_64bit { 12 } else { 8 };
         match self.sums {
             Sums::None | Sums::V1 => short,
-            // Two bytes more than the fields take.
+            // Two unused bytes.
             Sums::V2 => short + 2,
             Sums::V3 => size_of::<RawTag3>(),
         }
     }
 }
 
-/// `struct journal_block_tag_s`, with `t_blocknr_high` behind it where blocks have 64 bits.
+/// `struct journal_block_tag_s`; with 64-bit blocks `t_blocknr_high` follows.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct RawTag {
@@ -227,23 +221,20 @@ pub(crate) struct RawTag3 {
 }
 const _: () = assert!(size_of::<RawTag3>() == 16);
 
-/// Flags of a tag.
 pub(crate) const ESCAPE: u32 = 1;
 pub(crate) const SAME_UUID: u32 = 2;
 pub(crate) const LAST_TAG: u32 = 8;
 
-/// What a descriptor block tells of one copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag {
-    /// The block of the file system that it is a copy of.
+    /// Block of the file system.
     pub(crate) target: u64,
     /// The copy's first four bytes are the magic number, stored as zeros.
     pub(crate) escaped: bool,
-    /// All of a sum, or its lower 16 bits, as the journal's kind of sums has it; else nothing.
+    /// 16 bits in version 2; 0 without checksums.
     pub(crate) sum: u32,
 }
 
-/// The tags of a descriptor block.
 pub(crate) struct Tags<'a> {
     features: Features,
     rest: &'a [u8],
@@ -288,7 +279,7 @@ pub(crate) struct RawRevokeHeader {
 }
 const _: () = assert!(size_of::<RawRevokeHeader>() == 16);
 
-/// The blocks that a revoke block names. `None` where it claims more than fits.
+/// `None`: the count exceeds the block.
 pub(crate) fn revoked_blocks(features: Features, block: &[u8]) -> Option<impl Iterator<Item = u64> + '_> {
     let (raw, _) = RawRevokeHeader::ref_from_prefix(block).ok()?;
     let used = usize::try_from(raw.r_count.get()).ok()?;
@@ -320,7 +311,6 @@ const _: () = {
 pub(crate) const COMMIT_SUM_AT: usize = 0x10;
 pub(crate) const COMMIT_LEN: usize = 0x3C;
 
-/// What a commit block tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Commit {
     pub(crate) sum: u32,
@@ -342,8 +332,7 @@ impl Commit {
         })
     }
 
-    /// Whether a version 1 sum of the transaction's blocks is the one stored; a commit block may
-    /// also store none.
+    /// A commit block may store no checksum.
     pub(crate) fn matches_v1(&self, sum: u32) -> bool {
         self.is_bare || self.is_crc32 && self.sum == sum
     }

@@ -1,5 +1,3 @@
-//! A handle: one operation's part of a transaction.
-
 use std::io;
 use std::sync::Arc;
 
@@ -10,12 +8,11 @@ use crate::shared::{BufferList, Shared};
 use crate::tid::Tid;
 use crate::write_back;
 
-/// One operation's part of a transaction, see [`Journal::start`](crate::Journal::start). After a
-/// crash, all of its changes are there, or none.
+/// One operation's part of a transaction ([`Journal::start`](crate::Journal::start)). After a crash
+/// all of its changes are there, or none.
 ///
-/// A commit of its transaction waits for it. Its thread must not wait for a commit, or start a
-/// second handle. It ends with [`stop`](Handle::stop) or when it is dropped; dropped by a panic it
-/// aborts the journal, because its changes are incomplete.
+/// The commit waits for it: its thread must not wait for a commit, nor start a second handle. If a
+/// panic drops it, the journal is aborted, because its changes are incomplete.
 pub struct Handle<'a> {
     shared: &'a Shared,
     tid: Tid,
@@ -36,21 +33,21 @@ impl<'a> Handle<'a> {
         Ok(Handle { shared, tid: shared.running(), list, credits, buffers: BufferList::default() })
     }
 
-    /// The transaction that the changes are part of.
+    /// The transaction.
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Number of further blocks that this handle may change first in its transaction.
+    /// Blocks that this handle may still add to the transaction.
     pub fn credits(&self) -> u32 {
         self.credits
     }
 
-    /// Makes the next version of a block with `change`, which may run under a lock of the cache: it
-    /// must be short and must not use the cache.
+    /// Changes a block. `change` may run under a lock of the cache: it must be short and must not
+    /// use the cache.
     ///
-    /// A block that the transaction has not changed before costs a credit. Without one the change
-    /// is made and counted ([`Journal::overdrafts`](crate::Journal::overdrafts)).
+    /// A block new to the transaction costs a credit. Without credits it is changed all the same,
+    /// and counted ([`Journal::overdrafts`](crate::Journal::overdrafts)).
     ///
     /// # Errors
     /// The block cannot be read; nothing is changed.
@@ -63,10 +60,10 @@ impl<'a> Handle<'a> {
         Ok(changed.value)
     }
 
-    /// As [`update`](Handle::update), for a newly allocated block: from zeros, without a read.
+    /// As [`update`](Handle::update), from zeros: for a new block.
     ///
     /// # Errors
-    /// The block is not on the device.
+    /// The block is beyond the device.
     pub fn create<R>(&mut self, block: u64, change: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
         let changed = self.shared.cache.create(block, write_back::pin(self.tid), change)?;
         if changed.is_first {
@@ -86,25 +83,23 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Drops freed blocks of metadata from the cache, and revokes their copies in the log, so that
-    /// no replay writes them. They must not be allocated, even for data, before this transaction is
-    /// committed; see [`after_commit`](Handle::after_commit). Costs no credits.
+    /// Drops freed metadata blocks from the cache, and revokes their copies. They must not be
+    /// reallocated, even for data, before [`after_commit`](Handle::after_commit). Costs no credits.
     pub fn forget(&mut self, first: u64, count: u64) {
         self.shared.cache.discard(first, count);
         self.buffers.freed.push((first, count));
     }
 
-    /// Runs `action` at the end of the transaction: with `Ok` once it is on stable storage, before
-    /// its waiters go on; with the cause if the journal was aborted without it.
+    /// Calls `action` when the transaction is on stable storage, before its waiters return; with
+    /// the cause if the journal was aborted.
     ///
-    /// It runs on the committing thread, which may be any waiter: it must be short, must not use
-    /// the journal, and must take no lock that a thread holds while it waits for a commit.
+    /// It runs on the committing thread: it must be short, must not use the journal, and must take
+    /// no lock that a thread holds while it waits for a commit.
     pub fn after_commit(&mut self, action: impl FnOnce(Result<(), Arc<Cause>>) + Send + 'static) {
         self.buffers.actions.push(Box::new(action));
     }
 
-    /// Takes more credits. `false`: the transaction has too few; [`restart`](Handle::restart) where
-    /// the file system is consistent.
+    /// Takes more credits. `false`: too few; use [`restart`](Handle::restart).
     pub fn extend(&mut self, credits: u32) -> bool {
         let extended = self.shared.transaction.extend(credits);
         if extended {
@@ -113,19 +108,18 @@ impl<'a> Handle<'a> {
         extended
     }
 
-    /// Stops, and starts another handle, perhaps in a later transaction: the changes so far may be
-    /// committed without the next ones. Waits for credits.
+    /// Stops, and starts another handle. A commit may come between: the file system must be
+    /// consistent.
     ///
     /// # Errors
-    /// Those of [`Journal::start`](crate::Journal::start).
+    /// As [`Journal::start`](crate::Journal::start).
     pub fn restart(self, credits: u32) -> Result<Handle<'a>, Error> {
         let shared = self.shared;
         self.stop();
         Handle::start(shared, credits)
     }
 
-    /// Ends the operation. Returns the transaction that it is part of, for
-    /// [`Journal::wait_commit`](crate::Journal::wait_commit).
+    /// Returns the transaction, for [`Journal::wait_commit`](crate::Journal::wait_commit).
     pub fn stop(self) -> Tid {
         self.tid
     }

@@ -1,9 +1,8 @@
-//! What the log still holds: transactions before its tail too, with their copies of blocks.
+//! All transactions in the log, including those before its tail.
 //!
-//! The log is a ring. Blocks of a transaction stay until a later one is written over them, long
-//! after the checkpoint. So all blocks of the log are looked at, in their order on the device:
-//! descriptors, revokes and commits bear a magic number, which no copy does. A copy whose place a
-//! later transaction has taken does not count, and neither does one with a wrong checksum.
+//! A transaction stays in the log after its checkpoint until it is overwritten. Blocks are read in
+//! device order: all but copies have a magic number. Overwritten copies are left out, and those
+//! with a wrong checksum.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,46 +19,46 @@ use crate::tid::Tid;
 /// A transaction in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedTransaction {
-    /// Its number.
+    /// Sequence number.
     pub tid: Tid,
-    /// Seconds since 1970 of its commit. `None`: its commit block is gone or was never written.
+    /// Commit time in seconds since 1970. `None`: there is no commit block.
     pub committed: Option<u64>,
-    /// The block of the log, counted in the journal, in which its first part stands.
+    /// First block, in the journal.
     pub first: u32,
-    /// Whether a replay would bring it: it is not before the log's tail.
+    /// Not before the log's tail: a replay applies it.
     pub is_pending: bool,
-    /// Its copies of blocks.
+    /// Copies.
     pub copies: Vec<LoggedCopy>,
-    /// Blocks of which earlier copies must not be replayed: they were freed.
+    /// Freed blocks: earlier copies are not replayed.
     pub revoked: Vec<u64>,
 }
 
-/// A copy of a block, as a transaction left it.
+/// A transaction's copy of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedCopy {
-    /// The block of the file system.
+    /// Block of the file system.
     pub block: u64,
-    /// The block of the journal with the copy.
+    /// Block of the journal.
     pub at: u32,
     tid: Tid,
     tag: Tag,
 }
 
-/// The transactions that a log holds.
+/// The transactions in a log.
 pub struct History {
     journal: LogReader,
     transactions: Vec<LoggedTransaction>,
 }
 
 impl History {
-    /// Reads the log at `location`.
+    /// Reads the log.
     ///
     /// # Errors
-    /// A journal that cannot be opened, and [`Error::Read`].
+    /// The journal cannot be opened, or [`Error::Read`].
     pub fn read(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<History, Error> {
         let journal = LogReader::open(device, location)?;
         let mut found = BTreeMap::<u32, LoggedTransaction>::new();
-        // The places of copies, with the transaction that wrote there last.
+        // By block of the copy: its last writer.
         let mut places = HashMap::<u32, Tid>::new();
         for at in journal.first..journal.first + journal.log_len() {
             let block = journal.read(at)?;
@@ -98,7 +97,6 @@ impl History {
         }
         let mut transactions: Vec<LoggedTransaction> = found.into_values().collect();
         let newest = transactions.iter().map(|one| one.tid).reduce(Tid::later).unwrap_or(Tid(0));
-        // By age: the newest has the least distance.
         transactions.sort_by_key(|one| std::cmp::Reverse(newest.0.wrapping_sub(one.tid.0)));
         for one in &mut transactions {
             one.copies.retain(|copy| places.get(&copy.at) == Some(&copy.tid));
@@ -106,13 +104,12 @@ impl History {
         Ok(History { journal, transactions })
     }
 
-    /// The transactions, oldest first.
+    /// Oldest first.
     pub fn transactions(&self) -> &[LoggedTransaction] {
         &self.transactions
     }
 
-    /// The device with the last copy of each block in its place, also of blocks that were freed
-    /// since: as metadata was, not as it is.
+    /// The device with each block's last copy in place, even of freed blocks.
     pub fn last_copies(&self) -> Arc<dyn BlockDevice> {
         let mut last = HashMap::new();
         for copy in self.transactions.iter().flat_map(|one| &one.copies) {
@@ -124,7 +121,7 @@ impl History {
         Arc::new(Overlay::new(Arc::clone(&self.journal.device), self.journal.block_size, last))
     }
 
-    /// The content of a copy; `None` where its checksum is wrong.
+    /// A copy's content; `None` if its checksum is wrong.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -142,7 +139,6 @@ impl History {
     }
 }
 
-/// Whether a block of the log's own has the right checksum.
 fn is_sound(features: Features, seed: Seed, kind: BlockType, block: &[u8]) -> bool {
     match kind {
         _ if !features.has_block_sums() => true,

@@ -1,5 +1,3 @@
-//! The public interface of the journal.
-
 use std::io;
 use std::sync::Arc;
 
@@ -17,9 +15,7 @@ use crate::reader::JournalLocation;
 use crate::shared::Shared;
 use crate::tid::Tid;
 
-/// Makes changes of a file system's metadata atomic; see the [crate].
-///
-/// Changes are made through a [`Handle`], in the blocks of a cache:
+/// Makes changes of metadata atomic; see the [crate].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,25 +45,24 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// For an image without a journal: a commit writes the changed blocks in place and flushes the
-    /// device. After a crash in between the image needs `e2fsck`.
+    /// For an image without a journal: a commit writes in place and flushes. After a crash the
+    /// image needs `e2fsck`.
     ///
     /// # Errors
-    /// [`Error::Write`] if no thread can be started.
+    /// [`Error::Write`]: no thread can be started.
     pub fn without_log(cache: Arc<BufCache>, options: JournalOptions) -> Result<Journal, Error> {
         // A transaction pins a part of the cache.
         let most = u32::try_from(cache.capacity() / 4).unwrap_or(u32::MAX).clamp(1024, 65_536);
         Journal::spawn(cache, LogWriter::default(), Tid(1), most, options)
     }
 
-    /// Opens the journal at `location` for writing. It must be clean: see
-    /// [`replay`](crate::replay).
+    /// Opens a clean journal for writing; see [`replay`](crate::replay).
     ///
-    /// Nothing is written before the first commit. The caller sets the file system's flag
-    /// `needs_recovery` before the first change, and clears it after [`close`](Journal::close).
+    /// Nothing is written before the first commit. The caller sets `needs_recovery` before the
+    /// first change, and clears it after [`close`](Journal::close).
     ///
     /// # Errors
-    /// [`Error::NotClean`], those of [`recover`](crate::recover), and [`Error::Write`] if no thread
+    /// [`Error::NotClean`], those of [`recover`](crate::recover), and [`Error::Write`]: no thread
     /// can be started.
     pub fn open(
         cache: Arc<BufCache>,
@@ -94,12 +89,12 @@ impl Journal {
         Ok(Journal { shared, thread: Mutex::new(Some(thread.map_err(Error::Write)?)), recorded: 0 })
     }
 
-    /// Sets the hook that runs on each locked transaction, when it has no handle. The hook puts
-    /// changes made in memory into their blocks. Only the first call has an effect.
+    /// Sets the hook that runs on each locked transaction: it writes changes made in memory to
+    /// their blocks. Only the first call has an effect.
     ///
-    /// It runs on the committing thread: it must be short, must not use the journal, and must take
-    /// no lock that a thread holds while it waits for a commit or starts a handle. An error aborts
-    /// the journal.
+    /// The hook runs on the committing thread: it must be short, must not use the journal, and must
+    /// take no lock that a thread holds while it waits for a commit or starts a handle. An error
+    /// aborts the journal.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -127,35 +122,31 @@ impl Journal {
         &self,
         hook: impl Fn(&mut BeforeCommit<'_>) -> io::Result<()> + Send + Sync + 'static,
     ) {
-        // A second call has no effect.
         let _ = self.shared.before_commit.set(Box::new(hook));
     }
 
-    /// Joins the running transaction, to change up to `credits` blocks. Waits while a commit has
-    /// locked it, and for a commit if it has too few credits: the caller must have no other handle.
+    /// Starts a handle for up to `credits` blocks. May wait for a commit: the caller must have no
+    /// other handle.
     ///
     /// # Errors
-    /// [`Error::Aborted`], and [`Error::TooLarge`].
+    /// [`Error::Aborted`] and [`Error::TooLarge`].
     #[inline]
     pub fn start(&self, credits: u32) -> Result<Handle<'_>, Error> {
         Handle::start(&self.shared, credits)
     }
 
-    /// Most credits that a handle can have.
+    /// Most credits of a handle.
     pub fn most_credits(&self) -> u32 {
         self.shared.transaction.most()
     }
 
-    /// Requests the commit of a transaction from the journal's thread, without waiting.
+    /// Requests a commit without waiting for it.
     pub fn request_commit(&self, tid: Tid) {
         self.shared.request(tid);
     }
 
-    /// Waits until a transaction is on stable storage. This thread commits if no other does;
-    /// waiters share a commit.
-    ///
-    /// Data that was written to the device before the commit is on stable storage with it. If the
-    /// transaction was committed before the call, nothing is flushed.
+    /// Waits until a transaction is on stable storage, with all data written to the device before
+    /// its commit. Waiters share commits.
     ///
     /// # Errors
     /// [`Error::Aborted`]: the transaction is lost.
@@ -163,7 +154,7 @@ impl Journal {
         Ok(self.shared.commit(tid)?)
     }
 
-    /// Commits all changes so far. Without any, flushes the device.
+    /// Commits all changes so far. Without changes, flushes the device.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -171,13 +162,12 @@ impl Journal {
         self.wait_commit(self.shared.running())
     }
 
-    /// Whether the running transaction has changes. If not, [`force_commit`](Journal::force_commit)
-    /// only flushes the device.
+    /// Whether the running transaction has changes.
     pub fn has_changes(&self) -> bool {
         self.shared.transaction.credits() > 0
     }
 
-    /// Commits all changes so far, writes all blocks in place and marks the journal as clean.
+    /// Commits all changes, writes all blocks in place, and marks the journal clean.
     ///
     /// # Errors
     /// [`Error::Aborted`].
@@ -186,12 +176,10 @@ impl Journal {
         Ok(self.shared.checkpoint()?)
     }
 
-    /// Lets no more handles start, waits for those that are open, then does what
-    /// [`checkpoint`](Journal::checkpoint) does.
+    /// Refuses new handles, waits for open ones, then calls [`checkpoint`](Journal::checkpoint).
     ///
     /// # Errors
-    /// [`Error::Aborted`] if the journal was aborted before: committed transactions are left for a
-    /// replay.
+    /// [`Error::Aborted`]: committed transactions are left for a replay.
     pub fn close(&self) -> Result<(), Error> {
         // First: a handle that started after the last commit would be lost.
         self.shared.transaction.close();
@@ -200,24 +188,24 @@ impl Journal {
         outcome
     }
 
-    /// Aborts the journal: nothing more is committed. Uncommitted changes are lost; their waiters,
-    /// and all later callers, get `cause`.
+    /// Aborts the journal. Uncommitted changes are lost; their waiters and all later callers get
+    /// `cause`.
     pub fn abort(&self, cause: impl Into<String>) {
         self.shared.fail(Arc::new(Cause::FileSystem(cause.into())));
     }
 
-    /// Whether the journal was aborted. Takes no lock, because each change calls it.
+    /// Takes no lock, because each change calls it.
     pub fn is_aborted(&self) -> bool {
         self.shared.transaction.is_aborted()
     }
 
-    /// Why the journal was aborted, if it was.
+    /// Why the journal was aborted.
     pub fn error(&self) -> Option<Arc<Cause>> {
         self.shared.failure()
     }
 
-    /// The negative error number that an abort before this opening recorded; 0 for none. It stays
-    /// until `e2fsck` has checked the file system.
+    /// The negative errno that an earlier abort recorded, or 0. It stays until `e2fsck` has checked
+    /// the file system.
     pub fn recorded_error(&self) -> i32 {
         self.recorded
     }
@@ -227,8 +215,8 @@ impl Journal {
         self.shared.running()
     }
 
-    /// Number of blocks changed beyond a handle's credits. Anything but 0 is a defect of a caller
-    /// whose handles share transactions; one that is alone may take what the log takes.
+    /// Blocks changed beyond a handle's credits: a caller's defect, unless the handle shares its
+    /// transaction with no other.
     pub fn overdrafts(&self) -> u64 {
         self.shared.overdrafts.load(Relaxed)
     }
@@ -236,13 +224,13 @@ impl Journal {
     fn end(&self) {
         self.shared.close();
         if let Some(thread) = self.thread.lock().take() {
-            // After a panic the failure says so.
+            // `failure` has the panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Closes the journal; [`close`](Journal::close) also reports errors.
+/// Use [`close`](Journal::close) to get errors.
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.thread.lock().is_some() && !std::thread::panicking() {
@@ -269,7 +257,7 @@ mod tests {
     const BLOCK: usize = 1024;
     const JOURNAL_LEN: u64 = 64;
 
-    /// Counts its flushes, and ends the first one on a message.
+    /// The first flush lasts until a message arrives.
     struct Held {
         memory: MemoryDevice,
         flushes: AtomicU64,
@@ -299,7 +287,7 @@ mod tests {
         }
     }
 
-    /// One block, then an empty journal.
+    /// A block, then an empty journal.
     fn image() -> Vec<u8> {
         let mut bytes = vec![0; (1 + JOURNAL_LEN as usize) * BLOCK];
         let words = [0xC03B_3998, 4, 0, BLOCK as u32, JOURNAL_LEN as u32, 1, 1, 0];
@@ -313,7 +301,7 @@ mod tests {
         JournalLocation { block_size: BLOCK, runs: vec![(1, JOURNAL_LEN)] }
     }
 
-    /// A device with its journal, what says that the first flush has begun, and what ends it.
+    /// The receiver learns that the first flush has begun; the sender ends it.
     fn held(memory: &MemoryDevice) -> (Arc<Held>, Journal, Receiver<()>, Sender<()>) {
         let ((begins, begun), (end, may_end)) = (channel(), channel());
         let (memory, may_end) = (memory.clone(), Mutex::new(may_end));
@@ -332,7 +320,6 @@ mod tests {
         std::thread::scope(|scope| {
             let closing = scope.spawn(|| journal.close().unwrap());
             begun.recv().unwrap();
-            // Its changes would be in no commit.
             let refused = journal.start(1).map(drop);
             assert!(matches!(&refused, Err(Error::Aborted(cause)) if matches!(**cause, Cause::Closed)));
             end.send(()).unwrap();

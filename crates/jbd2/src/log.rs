@@ -1,25 +1,22 @@
 //! The log: committed transactions whose blocks are not all written in place.
 //!
 //! # Data
-//! The log is a ring. `live` has its transactions from the tail on, in order, each with its
-//! position. `latest` has, for each block with a copy in a live transaction, the last such
-//! transaction, and the version that it committed until that is written in place. Only that version
-//! is ever written in place: a newer copy in the log overrides older ones.
+//! The log is a ring. `live` has its transactions, from the tail. `latest` has each block's last
+//! transaction, and the version to write in place. Older versions are not written in place: a
+//! replay would override them.
 //!
-//! # What must be on stable storage when
-//! 1. Descriptors, copies and revokes, zeros at the place of the commit block, the superblock if it
-//!    said that the journal was clean, and all data written before the commit: before the commit
-//!    block.
+//! # Order on stable storage
+//! 1. Descriptors, copies, revokes, a zeroed commit block, the superblock if it was marked clean,
+//!    and earlier data: before the commit block.
 //! 2. The commit block: before any waiter returns.
-//! 3. Blocks in place: before the superblock says that their transaction needs no replay.
-//! 4. That superblock: before the part of the log that it frees is reused. A replay from the old
-//!    tail would end at the first overwritten block, and lose the transactions after it.
+//! 3. Blocks in place: before the superblock excludes their transaction from a replay.
+//! 4. That superblock: before the freed part of the log is reused. A replay from the old tail would
+//!    end there, and lose later transactions.
 //!
 //! # Freed blocks
-//! A freed block with a copy in a live transaction is revoked: a replay must not overwrite its
-//! later content. A block without such a copy needs no record. Its version is not written in place
-//! after the commit that frees it, and only then can it be allocated: one thread at a time commits
-//! or checkpoints.
+//! A freed block with a copy in a live transaction is revoked, so that a replay does not overwrite
+//! its new content. It can be reallocated after the commit, from which on its version is not
+//! written in place.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -40,21 +37,19 @@ use crate::write_back;
 /// How a journal is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JournalOptions {
-    /// Longest time before the running transaction is committed. `None`: only on request, or when
-    /// it is large.
+    /// Longest time between commits. `None`: only on request, or when the transaction is large.
     pub interval: Option<Duration>,
-    /// The file system has metadata checksums (`metadata_csum`): the journal gets them too.
+    /// Use checksums, for `metadata_csum`.
     pub has_checksums: bool,
-    /// The file system has 64-bit block numbers (`64bit`): the journal gets them too.
+    /// Use 64-bit block numbers, for `64bit`.
     pub is_64bit: bool,
 }
 
-/// A locked transaction: its blocks in the versions that the commit writes.
 pub(crate) struct LockedTransaction {
     pub(crate) tid: Tid,
-    /// In ascending order, each once, without freed ones.
+    /// Ascending, without freed blocks.
     pub(crate) blocks: Vec<(u64, Buffer)>,
-    /// Freed runs.
+    /// Freed runs: first block and count.
     pub(crate) freed: Vec<(u64, u64)>,
 }
 
@@ -63,64 +58,56 @@ pub(crate) struct Log {
     reader: LogReader,
     encoder: Encoder,
     superblock: Superblock,
-    /// Start of a replay as the superblock on the device has it: position and number. `None`:
-    /// clean.
+    /// In the device's superblock: position and number. `None`: clean.
     tail: Option<(u32, Tid)>,
     /// Position of the next transaction.
     head: u32,
-    /// Up to this block the log's space on the medium is allocated.
+    /// End of the preallocated space.
     filled: u32,
-    /// Number of the next transaction in the log. One without changes has a `Tid`, but no number.
+    /// Number of the next transaction. Empty ones have none.
     next: Tid,
     live: VecDeque<CheckpointTransaction>,
     latest: HashMap<u64, Latest, RandomState>,
-    /// Blocks whose last committed version is not written in place.
+    /// Blocks to be written in place.
     waiting: usize,
     last_commit: Duration,
 }
 
-/// A committed transaction that occupies the log until its checkpoint.
 struct CheckpointTransaction {
     tid: Tid,
     start: u32,
     len: u32,
-    /// Blocks with copies in it.
     blocks: Vec<u64>,
 }
 
-/// The last copy of a block in the log.
 struct Latest {
     tid: Tid,
-    /// The version and its pin in the cache, until it is written in place or freed.
+    /// Until written in place or freed.
     version: Option<(Buffer, PinId)>,
 }
 
-/// Progress of a commit.
 pub(crate) enum Stage {
-    /// All but a flush is done.
+    /// One flush is left.
     Done,
-    /// The log has no space for it yet.
+    /// The log has no space yet.
     NoSpace(LogRecord),
-    /// All but the commit block is in the log.
+    /// Without its commit block.
     Written { record: LogRecord, end: End, is_flushed: bool },
 }
 
-/// A transaction as the log stores it: copies and revokes, without its commit block.
 pub(crate) struct LogRecord {
     locked: LockedTransaction,
     revokes: Vec<u64>,
-    /// Blocks in the log.
     len: usize,
 }
 
-/// A commit block to be written: its position, and the checksum of version 1.
+/// A commit block to write, and the version 1 checksum.
 pub(crate) struct End {
     at: u32,
     sum: u32,
 }
 
 impl Stage {
-    /// The device was flushed.
     pub(crate) fn flushed(&mut self) {
         if let Stage::Written { is_flushed, .. } = self {
             *is_flushed = true;
@@ -128,15 +115,13 @@ impl Stage {
     }
 }
 
-/// Bytes of the log whose space on the medium is allocated at once.
+/// Bytes to preallocate at once.
 const FILLED_AHEAD: u64 = 1 << 20;
 
-/// A block of the log stays free, so that head and tail differ.
+/// A full log has head ≠ tail.
 const SPARE: usize = 1;
 
 impl Log {
-    /// # Errors
-    /// As [`Journal::open`](crate::Journal::open).
     pub(crate) fn open(
         cache: Arc<BufCache>,
         location: &JournalLocation,
@@ -166,18 +151,17 @@ impl Log {
         })
     }
 
-    /// The number of the next transaction.
     pub(crate) fn next(&self) -> Tid {
         self.next
     }
 
-    /// Most blocks that a transaction should change: a quarter of the log, and of the cache.
+    /// A quarter of the log, and of the cache.
     pub(crate) fn most_credits(&self) -> u32 {
         let of_cache = u32::try_from(self.cache.capacity() / 4).unwrap_or(u32::MAX).max(1024);
         (self.reader.log_len() / 4).clamp(1, of_cache)
     }
 
-    /// The error that an aborted journal has recorded; 0 for none.
+    /// Negative, or 0.
     pub(crate) fn recorded_error(&mut self) -> i32 {
         self.superblock.error()
     }
@@ -190,16 +174,15 @@ impl Log {
         write_back::flush(self.device())
     }
 
-    /// Blocks of the log that are free.
     fn free(&self) -> usize {
         let log_len = self.reader.log_len();
         let Some(oldest) = self.live.front() else { return log_len as usize };
-        // Head and tail differ because of the spare block.
+        // Head ≠ tail: one block is spare.
         let free = oldest.start.checked_sub(self.head);
         free.unwrap_or_else(|| log_len - (self.head - oldest.start)) as usize
     }
 
-    /// Begins the commit of a transaction: writes all but its commit block if there is space.
+    /// Writes all but the commit block, if there is space.
     pub(crate) fn begin_commit(&mut self, locked: LockedTransaction) -> Result<Stage, Cause> {
         let revokes = self.revokes(&locked.freed);
         if locked.blocks.is_empty() && revokes.is_empty() {
@@ -215,7 +198,7 @@ impl Log {
         if has_room { self.write(record) } else { Ok(Stage::NoSpace(record)) }
     }
 
-    /// Writes a transaction's commit block after all that must precede it. A flush is left to do.
+    /// The caller flushes afterwards.
     pub(crate) fn write_commit_record(&mut self, stage: Stage) -> Result<(), Cause> {
         let (record, end, is_flushed) = match stage {
             Stage::Done => return Ok(()),
@@ -229,7 +212,7 @@ impl Log {
         if !is_flushed {
             self.flush()?;
         }
-        // The time tells a transaction from one of an earlier round: it never decreases.
+        // Never decreases: a scan tells earlier rounds by it.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_commit = self.last_commit.max(now);
         let commit = LogBlock::Made(self.encoder.commit_block(self.next, self.last_commit, end.sum));
@@ -240,14 +223,14 @@ impl Log {
 
     fn make_room_for(&mut self, len: usize) -> Result<(), Cause> {
         if self.free() < len + SPARE {
-            // Much at once, because each checkpoint costs two flushes.
+            // Half the log, because each checkpoint costs two flushes.
             self.make_room((len + SPARE).max(self.reader.log_len() as usize / 2))
         } else {
             self.retire(self.live.len())
         }
     }
 
-    /// The blocks of these runs with a copy in the log.
+    /// The freed blocks with a copy in the log.
     fn revokes(&self, freed: &[(u64, u64)]) -> Vec<u64> {
         let mut revokes = Vec::new();
         for &(first, count) in freed {
@@ -263,41 +246,39 @@ impl Log {
         revokes
     }
 
-    /// Writes a transaction without its commit block into free space.
     fn write(&mut self, record: LogRecord) -> Result<Stage, Cause> {
         if self.live.is_empty() {
             self.set_tail(Some(self.head), self.next)?;
         }
         let (mut blocks, sum) = self.encoder.transaction(self.next, &record.locked.blocks, &record.revokes);
-        // They fit into the log, whose length is a u32.
+        // The log's length is a u32.
         let at = self.reader.advance(self.head, blocks.len() as u32);
-        // A torn commit block must not end in the log's old content, which a replay takes for
-        // damage. Zeros complete the commit or make it invalid.
+        // A torn commit block must not end in old content, which a scan takes for damage. Zeros
+        // complete the commit or invalidate it.
         blocks.push(LogBlock::Made(vec![0; self.reader.block_size]));
         self.fill_ahead(blocks.len());
         self.append(self.head, &blocks).map_err(Cause::during("writing to the journal"))?;
         Ok(Stage::Written { record, end: End { at, sum }, is_flushed: false })
     }
 
-    /// Allocates space on the medium for blocks from the head on, and some more, in the log's first
-    /// round. Otherwise each flush also writes the allocation: on a sparse file on ext4 an fsync
-    /// took a third longer.
+    /// Preallocates the log in its first round. Otherwise each flush writes the allocation: on a
+    /// sparse file on ext4 an fsync took a third longer.
     fn fill_ahead(&mut self, blocks: usize) {
         let block_size = self.reader.block_size as u64;
-        // A transaction that wraps fills the end of the log; its start is allocated.
+        // The start, after a wrap, is allocated.
         let until = u64::from(self.head) + blocks as u64;
         while u64::from(self.filled) < until
             && let Some((physical, room @ 1..)) = self.reader.run_at(self.filled)
         {
             let ahead = (FILLED_AHEAD / block_size).clamp(1, u64::from(room));
-            // Without space, writing the log fails.
+            // Writing the log fails then.
             let _ = self.device().fill_holes(physical.saturating_mul(block_size), ahead * block_size);
             // At most `room`, a u32.
             self.filled += ahead as u32;
         }
     }
 
-    /// Writes blocks of the log from `at` on, neighbours on the device in one request.
+    /// Adjacent blocks go in one request.
     fn append(&self, mut at: u32, mut blocks: &[LogBlock]) -> io::Result<()> {
         while !blocks.is_empty() {
             let (physical, room) = self.reader.run_at(at).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -312,7 +293,6 @@ impl Log {
         Ok(())
     }
 
-    /// Records a transaction whose commit block is written.
     fn record(&mut self, LogRecord { locked, revokes, len }: LogRecord) {
         for block in revokes {
             if let Some(latest) = self.latest.get_mut(&block) {
@@ -326,15 +306,14 @@ impl Log {
             let old = self.latest.insert(block, Latest { tid, version: Some((version, pin)) });
             self.waiting += usize::from(old.is_none_or(|old| old.version.is_none()));
         }
-        // It fits into the log, whose length is a u32.
+        // The log's length is a u32.
         let len = len as u32;
         self.live.push_back(CheckpointTransaction { tid, start: self.head, len, blocks });
         self.head = self.reader.advance(self.head, len);
         self.next = tid.next();
     }
 
-    /// Whether little of the log is free or much of the cache is pinned, so that commits would soon
-    /// have to wait for a checkpoint.
+    /// Whether commits would soon wait for a checkpoint.
     pub(crate) fn needs_checkpoint(&self) -> bool {
         self.pins_much() || self.free() < self.reader.log_len() as usize / 2
     }
@@ -343,7 +322,7 @@ impl Log {
         self.waiting > self.cache.capacity() / 2
     }
 
-    /// Checkpoints what commits would soon have to wait for.
+    /// Before commits wait for it.
     pub(crate) fn checkpoint_early(&mut self) -> Result<(), Cause> {
         if self.pins_much() {
             return self.retire(self.live.len());
@@ -352,7 +331,7 @@ impl Log {
         if self.free() < log_len / 2 { self.make_room(log_len / 2) } else { Ok(()) }
     }
 
-    /// Writes all that is committed in place, and marks the journal as clean.
+    /// Writes all committed blocks in place, and marks the journal clean.
     pub(crate) fn checkpoint(&mut self) -> Result<(), Cause> {
         self.retire(self.live.len())?;
         if self.tail.is_some() {
@@ -362,7 +341,7 @@ impl Log {
         Ok(())
     }
 
-    /// Retires the oldest transactions until so many blocks are free, or no transaction is left.
+    /// Oldest first, until `wanted` blocks are free.
     fn make_room(&mut self, wanted: usize) -> Result<(), Cause> {
         let mut free = self.free();
         let enough = |live: &CheckpointTransaction| {
@@ -373,8 +352,7 @@ impl Log {
         self.retire(count)
     }
 
-    /// Writes the blocks of the oldest `count` transactions in place, and frees their part of the
-    /// log.
+    /// Checkpoints the oldest `count` transactions.
     fn retire(&mut self, count: usize) -> Result<(), Cause> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.live.get(last)) else { return Ok(()) };
         let last = last.tid;
@@ -411,7 +389,6 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the start of a replay to the superblock, unless it is there.
     fn set_tail(&mut self, start: Option<u32>, tid: Tid) -> Result<(), Cause> {
         let tail = start.map(|start| (start, tid));
         if tail.is_none() || tail != self.tail {
@@ -424,11 +401,11 @@ impl Log {
         Ok(())
     }
 
-    /// Records on the device, if it still takes it, that the journal was aborted.
+    /// If the device still works.
     pub(crate) fn record_abort(&mut self) {
         const EIO: i32 = 5;
         self.superblock.set_error(-EIO);
-        // A failure here adds nothing: all callers get the first cause.
+        // All callers have the first cause.
         let _ = self.superblock.write(&**self.cache.device()).and_then(|()| self.device().flush());
     }
 }

@@ -1,4 +1,4 @@
-//! The log writer: writes committed transactions to the log, or in place on an image without one.
+//! Writes transactions to the log, or in place without one.
 
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use crate::log::{LockedTransaction, Log, Stage};
 use crate::tid::Tid;
 use crate::write_back;
 
-/// Runs at the end of a transaction.
+/// Called at the end of a transaction.
 pub(crate) type Action = Box<dyn FnOnce(Result<(), Arc<Cause>>) + Send>;
 
-/// The target of commits, and the commit in progress.
 #[derive(Default)]
 pub(crate) struct LogWriter {
     pub(crate) target: Target,
@@ -21,14 +20,12 @@ pub(crate) struct LogWriter {
 
 #[derive(Default)]
 pub(crate) enum Target {
-    /// An image without a journal.
+    /// There is no journal.
     #[default]
     InPlace,
-    /// A journal.
     Log(Box<Log>),
 }
 
-/// A transaction whose commit is in progress.
 pub(crate) struct CommittingTransaction {
     pub(crate) tid: Tid,
     pub(crate) actions: Vec<Action>,
@@ -42,7 +39,6 @@ impl LogWriter {
 }
 
 impl Target {
-    /// Writes a transaction except its commit record.
     pub(crate) fn begin_commit(
         &mut self,
         cache: &BufCache,
@@ -54,7 +50,7 @@ impl Target {
         }
     }
 
-    /// Writes the commit record. One flush is left to do.
+    /// The caller flushes afterwards.
     pub(crate) fn write_commit_record(&mut self, stage: Stage) -> Result<(), Cause> {
         match self {
             Target::InPlace => Ok(()),
@@ -62,7 +58,6 @@ impl Target {
         }
     }
 
-    /// Whether [`checkpoint_early`](Target::checkpoint_early) has something to do.
     pub(crate) fn needs_checkpoint(&self) -> bool {
         match self {
             Target::InPlace => false,
@@ -70,7 +65,7 @@ impl Target {
         }
     }
 
-    /// Checkpoints before a commit has to wait for it.
+    /// Before commits wait for it.
     pub(crate) fn checkpoint_early(&mut self) -> Result<(), Cause> {
         match self {
             Target::InPlace => Ok(()),
@@ -78,7 +73,6 @@ impl Target {
         }
     }
 
-    /// Writes all committed blocks in place.
     pub(crate) fn checkpoint(&mut self) -> Result<(), Cause> {
         match self {
             Target::InPlace => Ok(()),
@@ -86,7 +80,6 @@ impl Target {
         }
     }
 
-    /// Records on the device that the journal was aborted.
     pub(crate) fn record_abort(&mut self) {
         if let Target::Log(log) = self {
             log.record_abort();
@@ -97,7 +90,7 @@ impl Target {
 fn write_in_place(cache: &BufCache, locked: &LockedTransaction) -> Result<(), Cause> {
     write_back::write(&**cache.device(), cache.block_size(), &locked.blocks)
         .map_err(Cause::during("writing changed blocks"))?;
-    // A later read finds them on the device, flushed or not.
+    // Reads find them on the device, flushed or not.
     let pin = write_back::pin(locked.tid);
     locked.blocks.iter().for_each(|&(block, _)| cache.unpin(block, pin));
     Ok(())

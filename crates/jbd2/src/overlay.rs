@@ -1,5 +1,3 @@
-//! A device seen through its journal.
-
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -8,22 +6,21 @@ use dentree_blockdev::{BlockDevice, Done, check_range};
 
 use crate::format::MAGIC;
 
-/// Where the last journalled copy of a block is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Logged {
-    /// The block on the device.
+    /// Block of the device.
     pub(crate) physical: u64,
-    /// The block of the journal.
+    /// Block of the journal.
     pub(crate) block: u32,
-    /// Its first four bytes are to be the magic number.
+    /// Restore the magic number in the first four bytes.
     pub(crate) escaped: bool,
 }
 
-/// A device some of whose blocks are read from elsewhere on it. Read-only.
+/// A read-only device with some blocks replaced by copies in its journal.
 pub(crate) struct Overlay {
     device: Arc<dyn BlockDevice>,
     block_size: u64,
-    /// By block, ascending.
+    /// Ascending.
     copies: Vec<(u64, Logged)>,
 }
 
@@ -34,7 +31,7 @@ impl Overlay {
         Overlay { device, block_size: block_size as u64, copies }
     }
 
-    /// The copies that a read touches. The read must be in range.
+    /// The range is on the device.
     fn touched(&self, offset: u64, len: u64) -> &[(u64, Logged)] {
         let first = offset / self.block_size;
         let end = (offset + len).div_ceil(self.block_size);
@@ -43,7 +40,7 @@ impl Overlay {
         &self.copies[from..from + count]
     }
 
-    /// Reads part of a copy; `skip` bytes of it come before.
+    /// Reads from the copy's byte `skip` on.
     fn read_copy(&self, copy: Logged, skip: u64, buf: &mut [u8]) -> io::Result<()> {
         self.device.read_at(copy.physical * self.block_size + skip, buf)?;
         if copy.escaped {
@@ -56,7 +53,7 @@ impl Overlay {
     }
 }
 
-/// Splits off the first `len` bytes; `len` is at most the slice's length, which is a usize.
+/// `len` is at most the slice's length.
 fn take<'a>(buf: &mut &'a mut [u8], len: u64) -> &'a mut [u8] {
     let (head, rest) = std::mem::take(buf).split_at_mut(len as usize);
     *buf = rest;

@@ -1,4 +1,4 @@
-//! Where the journal is, what its superblock says, and how its blocks are counted.
+//! Opens a journal, and maps its blocks to the device.
 
 use std::sync::Arc;
 
@@ -10,17 +10,15 @@ use crate::error::{Damage, Error};
 use crate::format::{BlockType, CRC32C, Features, RawSuperblock, SUPERBLOCK_LEN, header};
 use crate::tid::Tid;
 
-/// Where a journal lies on its device.
+/// Where a journal is on its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalLocation {
-    /// The file system's block size in bytes.
+    /// Block size of the file system, in bytes.
     pub block_size: usize,
-    /// What the journal's inode maps, in the order of the file: first block on the device, and how
-    /// many.
+    /// The journal's extents in file order: first block on the device, and count.
     pub runs: Vec<(u64, u64)>,
 }
 
-/// A journal that has been opened.
 pub(crate) struct LogReader {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) block_size: usize,
@@ -28,20 +26,18 @@ pub(crate) struct LogReader {
     runs: Vec<(u64, u64, u64)>,
     pub(crate) features: Features,
     pub(crate) seed: Seed,
-    /// The journal's superblock, as it was read.
     pub(crate) superblock: Vec<u8>,
-    /// The log is the blocks from here…
     pub(crate) first: u32,
-    /// …to before this one.
+    /// End of the log.
     end: u32,
-    /// Length of the journal, with what follows the log.
+    /// Length of the journal, with fast commits.
     pub(crate) len: u32,
-    /// Start of the first transaction. `None`: nothing to replay.
+    /// Start of the first transaction. `None`: the journal is clean.
     pub(crate) tail: Option<u32>,
     pub(crate) first_tid: Tid,
 }
 
-/// The value of `s_num_fc_blks` that 0 stands for.
+/// What 0 in `s_num_fc_blks` means.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 /// Fast commits leave the log at least this length.
 const MIN_LOG_BLOCKS: u32 = 1024;
@@ -93,15 +89,14 @@ impl LogReader {
         self.end - self.first
     }
 
-    /// The block of the log that is `count` behind `block`.
     pub(crate) fn advance(&self, block: u32, count: u32) -> u32 {
         let at = u64::from(block - self.first) + u64::from(count);
         let wrapped = at % u64::from(self.log_len());
-        // Less than the log's length, which is a u32.
+        // Less than the log's length, a u32.
         self.first + u32::try_from(wrapped).unwrap_or(0)
     }
 
-    /// The blocks of fast commits. One block between them and the log belongs to neither.
+    /// One block between them and the log is unused.
     pub(crate) fn fast_commits(&self) -> std::ops::Range<u32> {
         self.end.saturating_add(1)..self.len
     }
@@ -110,14 +105,13 @@ impl LogReader {
         read(&*self.device, &self.runs, self.block_size, block)
     }
 
-    /// Where a block of the log is on the device, and how many blocks of the log stand there side
-    /// by side.
+    /// Place on the device, and length of the contiguous run.
     pub(crate) fn run_at(&self, block: u32) -> Option<(u64, u32)> {
         let (physical, count) = run_at(&self.runs, block)?;
         Some((physical, u32::try_from(count).unwrap_or(u32::MAX).min(self.end.checked_sub(block)?)))
     }
 
-    /// Where a block of the journal is on the device.
+    /// Place on the device.
     pub(crate) fn physical(&self, block: u32) -> Option<u64> {
         physical(&self.runs, block)
     }
@@ -127,7 +121,7 @@ fn physical(runs: &[(u64, u64, u64)], block: u32) -> Option<u64> {
     run_at(runs, block).map(|(physical, _)| physical)
 }
 
-/// Where a block of the journal is on the device, and how many from it on stand there side by side.
+/// Place on the device, and length of the contiguous run.
 fn run_at(runs: &[(u64, u64, u64)], block: u32) -> Option<(u64, u64)> {
     let block = u64::from(block);
     let run = runs.partition_point(|&(first, ..)| first <= block).checked_sub(1)?;
@@ -146,7 +140,7 @@ fn read(
         return Err(Damage::TooShort { superblock: block.saturating_add(1), inode: u64::from(block) }.into());
     };
     let mut bytes = vec![0; block_size];
-    // An offset that does not fit is past any device's end, and read as such.
+    // An overflow is beyond any device.
     let offset = physical.saturating_mul(block_size as u64);
     device.read_at(offset, &mut bytes).map_err(|source| Error::Read { block, physical, source })?;
     Ok(bytes)
@@ -181,7 +175,7 @@ fn check(raw: &RawSuperblock, block: &[u8], features: Features, block_size: usiz
     Ok(())
 }
 
-/// Fast commits take the end of the journal if the log stays long enough.
+/// Fast commits end the log if it stays long enough.
 fn log_end(raw: &RawSuperblock, features: Features) -> u32 {
     let len = raw.s_maxlen.get();
     let fast = match raw.s_num_fc_blks.get() {

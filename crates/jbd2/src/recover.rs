@@ -1,5 +1,3 @@
-//! The three passes.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,26 +14,25 @@ use crate::superblock::Superblock;
 use crate::tid::Tid;
 use crate::write_back;
 
-/// A device as it is once its journal has been replayed.
+/// A device as after its journal's replay.
 pub struct Recovered {
-    /// Reads as the device after replay. It cannot be written.
+    /// The device. Read-only.
     pub device: Arc<dyn BlockDevice>,
     /// Transactions replayed.
     pub transactions: u32,
     /// Blocks that now read from the journal.
     pub blocks: usize,
-    /// Copies that were not replayed, because a later transaction revoked them.
+    /// Copies not replayed: a later transaction revoked them.
     pub revoked: usize,
 }
 
-/// Replays the journal at `location` over `device`, in memory.
+/// Replays a journal in memory.
 ///
-/// The replay may include the file system's superblock, which then still has `needs_recovery` set.
-/// The caller must ignore that flag.
+/// The file system's superblock may still have `needs_recovery` set; ignore it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for damage in a committed transaction, [`Error::Unsupported`] for a journal
-/// with unsupported features or pending fast commits, and [`Error::Read`].
+/// [`Error::Corrupt`] for damage in a committed transaction, [`Error::Unsupported`] for unsupported
+/// features or pending fast commits, and [`Error::Read`].
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -60,24 +57,22 @@ pub fn recover(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
     Ok(Recovered { device: Arc::new(overlay), transactions, blocks, revoked })
 }
 
-/// What [`replay`] has done.
+/// Result of [`replay`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// Transactions replayed.
     pub transactions: u32,
     /// Blocks written.
     pub blocks: usize,
-    /// Copies that were not replayed, because a later transaction revoked them.
+    /// Copies not replayed: a later transaction revoked them.
     pub revoked: usize,
 }
 
-/// Replays the journal at `location` onto `device`, and marks it as clean. Leaves a clean journal
-/// as it is.
-///
-/// No block of the device may be cached. An interrupted replay can be repeated.
+/// Replays a journal onto its device, and marks it clean. An interrupted replay can be repeated. No
+/// block of the device may be cached.
 ///
 /// # Errors
-/// Those of [`recover`], when nothing has been written; and [`Error::Write`].
+/// Those of [`recover`], before anything is written; and [`Error::Write`].
 pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<Replayed, Error> {
     let journal = LogReader::open(Arc::clone(device), location)?;
     let found = find(&journal)?;
@@ -106,20 +101,18 @@ pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
     write_back::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
     device.flush().map_err(Error::Write)?;
     let mut superblock = Superblock::new(&journal);
-    // Skip the next number: blocks of an incomplete transaction may bear it.
+    // Skips a number: blocks of an incomplete transaction may have the next one.
     superblock.set_tail(None, Tid(journal.first_tid.0.wrapping_add(found.transactions)).next());
     superblock.write(&**device).and_then(|()| device.flush()).map_err(Error::Write)?;
     Ok(done)
 }
 
-/// What a replay writes.
 struct Found {
     transactions: u32,
     copies: HashMap<u64, Logged>,
     revoked: usize,
 }
 
-/// The three passes.
 fn find(journal: &LogReader) -> Result<Found, Error> {
     let Some(tail) = journal.tail else {
         return Ok(Found { transactions: 0, copies: HashMap::new(), revoked: 0 });
@@ -137,15 +130,12 @@ fn find(journal: &LogReader) -> Result<Found, Error> {
     Ok(Found { transactions, copies: replay.copies, revoked: replay.revoked })
 }
 
-/// What a pass does with the blocks of the log.
 trait Pass {
-    /// A descriptor block and, through the journal, the copies that follow it.
     fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error>;
     fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error>;
     fn commit(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<Verdict, Error>;
 }
 
-/// Which block a pass is shown.
 struct At {
     tid: Tid,
     block: u32,
@@ -157,22 +147,18 @@ impl At {
     }
 }
 
-/// What a commit block means.
 #[derive(PartialEq, Eq)]
 enum Verdict {
-    /// Its transaction happened.
     Committed,
-    /// Its transaction was not finished, as far as its checksum says: the log ends before it,
-    /// unless a later one was.
+    /// A wrong checksum: the log ends before its transaction, unless a later one was committed.
     Unfinished,
-    /// It belongs to an earlier round of the log, or was never finished: the log ends before its
-    /// transaction.
+    /// Not committed in this round of the log: the log ends before its transaction.
     EndOfLog,
 }
 
-/// Shows a pass the transactions from `tail` on, at most `limit`. Returns how many were committed.
+/// Passes at most `limit` transactions from `tail` on. Returns the number committed.
 ///
-/// Stops after as many blocks as the log has: a transaction that wraps onto itself is incomplete.
+/// Stops after the log's length: a transaction that wraps onto itself is incomplete.
 fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
     let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
     let mut left = journal.log_len();
@@ -213,7 +199,6 @@ fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass)
     Ok(count)
 }
 
-/// Each tag of a descriptor block, with the journal block of its copy.
 fn copies<'a>(
     journal: &'a LogReader,
     at: &At,
@@ -225,17 +210,15 @@ fn copies<'a>(
         .map(move |(tag, behind)| (tag, journal.advance(first, behind)))
 }
 
-/// Finds where the log ends, and checks the sums that decide it.
+/// Finds the end of the log, and verifies checksums.
 struct Scan {
-    /// The first block of the transaction under way whose sum is wrong. Damage if the transaction
-    /// was committed in this round of the log; else a leftover.
+    /// The transaction's first block with a wrong checksum: damage if it was committed in this
+    /// round, otherwise a leftover.
     suspect: Option<(&'static str, u32)>,
-    /// The commit block of an unfinished transaction.
     unfinished: Option<At>,
     sum: TransactionSum,
-    /// Commit time of the last transaction, in seconds.
+    /// Seconds.
     last_commit: u64,
-    /// Blocks that have copies.
     targets: Revokes,
 }
 
@@ -303,9 +286,8 @@ impl Pass for Scan {
             if is_old {
                 return Ok(Verdict::EndOfLog);
             }
-            // An asynchronous commit block may reach the disk before its transaction, which then
-            // was not committed. Sums of version 1 cover the transaction: a later commit says that
-            // it was, and is damaged.
+            // An asynchronous commit block may be written before its transaction, which then is not
+            // committed. If its version 1 checksum is wrong, a later commit proves damage.
             if journal.features.async_commit {
                 self.unfinished = Some(At { tid: at.tid, block: at.block });
                 let decides = journal.features.sums == Sums::V1;
@@ -335,7 +317,7 @@ impl Pass for Revokes {
     }
 }
 
-/// Finds the last copy of every block.
+/// Finds the last copy of each block.
 struct Replay {
     revokes: Revokes,
     copies: HashMap<u64, Logged>,

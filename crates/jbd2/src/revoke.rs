@@ -1,16 +1,14 @@
-//! Which blocks must not be replayed, and up to which transaction.
-
 use std::collections::HashMap;
 
 use crate::tid::Tid;
 
-/// For each block that has a copy in the journal, the last transaction that revoked it. Other
-/// blocks are not kept: a journal full of revoke records would cost many times its size.
+/// The last transaction that revoked each block, for blocks with a copy. Others are left out, to
+/// bound memory.
 #[derive(Default)]
 pub(crate) struct Revokes(HashMap<u64, Option<Tid>>);
 
 impl Revokes {
-    /// Notes that the journal has a copy of `block`. To be called before its revokes are inserted.
+    /// Adds a block with a copy, before its revokes.
     pub(crate) fn expect(&mut self, block: u64) {
         self.0.entry(block).or_default();
     }
@@ -23,8 +21,7 @@ impl Revokes {
         }
     }
 
-    /// Whether a copy of `block` in transaction `tid` is void. One journalled after the revoke is
-    /// not.
+    /// Whether this copy is revoked.
     pub(crate) fn covers(&self, block: u64, tid: Tid) -> bool {
         self.0.get(&block).copied().flatten().is_some_and(|last| !tid.is_after(last))
     }

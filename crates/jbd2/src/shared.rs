@@ -1,22 +1,15 @@
 //! State shared by handles, waiters and the committer.
 //!
-//! # The committer
-//! The [`LogWriter`] is the right to commit and to checkpoint. A thread takes it out of the state,
-//! works, and puts it back ([`Work`]). A waiter for a commit that finds the log writer idle takes
-//! it and commits by itself, without a wake-up of another thread. A later waiter joins the running
-//! transaction's next commit, and sleeps: the first one to wake when the log writer is back commits
-//! for all.
+//! A thread takes the [`LogWriter`] out of the state to commit or checkpoint ([`Work`]). A waiter
+//! that finds it commits by itself, which saves a wake-up. Other waiters sleep; the first to wake
+//! afterwards commits for all.
 //!
 //! # Guarantees
-//! - *One at a time.* The log writer is taken under the state's mutex.
-//! - *No work is left.* Requests and the return of the log writer happen under the mutex, and each
-//!   looks for the other: a waiter takes the log writer before it sleeps; a request without a
-//!   waiter wakes the journal's thread, which takes the log writer or leaves the request to its
-//!   holder; returning it wakes all waiters, and the journal's thread if the next work has no
-//!   waiter. A waiter does not give up before the commit or a failure, so an awaited transaction
-//!   ([`State::awaited`]) has a committer.
-//! - *No lost wake-up.* A thread examines the state with the mutex held, and sleeps without
-//!   releasing it in between.
+//! - S1: one thread at a time commits or checkpoints: it takes the log writer under the mutex.
+//! - S2: no work is left. Requests and the return of the log writer happen under the mutex. A
+//!   request without a waiter wakes the journal's thread. The return wakes all waiters, and the
+//!   journal's thread if the next work has no waiter.
+//! - S3: no lost wake-up: a thread checks the state and sleeps without releasing the mutex between.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,10 +24,9 @@ use crate::log_writer::{Action, LogWriter};
 use crate::tid::Tid;
 use crate::transaction::TransactionState;
 
-/// What stopped handles have added to the running transaction.
 #[derive(Default)]
 pub(crate) struct BufferList {
-    /// Changed blocks, each once, unless it was dropped from the cache in between.
+    /// Each once, unless dropped from the cache in between.
     pub(crate) blocks: Vec<u64>,
     /// Freed runs: first block and count.
     pub(crate) freed: Vec<(u64, u64)>,
@@ -52,55 +44,49 @@ impl BufferList {
     }
 }
 
-/// So many handles can stop at once without waiting.
+/// Handles that stop at once without waiting.
 const LISTS: usize = 16;
 
 pub(crate) struct Shared {
     pub(crate) cache: Arc<BufCache>,
     pub(crate) transaction: TransactionState,
-    /// The running transaction. Changes only while that is locked. [transaction, state]
+    /// Changes while the transaction is locked. [transaction, state]
     running: AtomicU32,
     lists: [Padded<Mutex<BufferList>>; LISTS],
-    /// Changes beyond a handle's credits.
     pub(crate) overdrafts: AtomicU64,
     pub(crate) before_commit: OnceLock<BeforeCommitHook>,
     state: Mutex<State>,
-    /// Wakes the journal's thread: there is work.
+    /// Wakes the journal's thread.
     work: Condvar,
-    /// Wakes waiters: work has been done.
+    /// Wakes waiters.
     done: Condvar,
     interval: Option<Duration>,
 }
 
-/// Requests, and what has been done.
 struct State {
-    /// `None` while a thread works with it.
+    /// `None`: a thread works with it.
     writer: Option<LogWriter>,
-    /// The last transaction whose commit is requested.
+    /// Last transaction requested.
     wanted: Tid,
-    /// The last one of these with a waiter, which commits it if the log writer is idle.
+    /// Last transaction with a waiter.
     awaited: Tid,
-    /// The last committed transaction.
     committed: Tid,
-    /// Without a checkpoint, later commits would have to wait for one.
     needs_checkpoint: bool,
-    /// Checkpoints requested, and made.
+    /// Requested, and made.
     checkpoints: (u64, u64),
     is_closing: bool,
     failure: Option<Arc<Cause>>,
-    /// The actions of the transactions that a failure ended have been called.
+    /// Actions of failed transactions have been called.
     is_abandoned: bool,
 }
 
-/// The next work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
     Commit,
-    /// Write all that is committed in place; the number of the request.
+    /// The request's number.
     Checkpoint(u64),
-    /// Checkpoint before commits have to wait for it.
     CheckpointEarly,
-    /// The journal has failed: call the queued actions with the cause.
+    /// After a failure.
     Abandon,
 }
 
@@ -117,8 +103,7 @@ impl State {
         }
     }
 
-    /// Whether the next work is the journal's thread's: all but commits with a waiter, which makes
-    /// them.
+    /// All but commits with a waiter.
     fn is_for_thread(&self) -> bool {
         match self.job() {
             Some(Job::Commit) => !self.awaited.is_after(self.committed),
@@ -128,7 +113,7 @@ impl State {
     }
 }
 
-/// Exclusive use of the log writer, until this is dropped.
+/// Exclusive use of the log writer.
 pub(crate) struct Work<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) writer: LogWriter,
@@ -176,17 +161,17 @@ impl Shared {
         }
     }
 
-    /// The running transaction, which does not change while the caller has a handle.
+    /// Stable while the caller has a handle.
     pub(crate) fn running(&self) -> Tid {
         Tid(self.running.load(Relaxed))
     }
 
-    /// Adds what a handle has collected to the running transaction, before the handle leaves it.
+    /// Call it before the handle leaves.
     pub(crate) fn add_buffers(&self, list: usize, buffers: &mut BufferList) {
         self.lists[list % LISTS].0.lock().append(buffers);
     }
 
-    /// Takes the transaction's buffers, and starts the next one. [transaction locked]
+    /// [transaction locked]
     pub(crate) fn take_over(&self, mut take: impl FnMut(BufferList)) {
         for list in &self.lists {
             take(std::mem::take(&mut *list.0.lock()));
@@ -195,12 +180,11 @@ impl Shared {
         self.running.store(self.running().next().0, Relaxed);
     }
 
-    /// Whether a transaction after `tid` has a waiter, which will commit it.
     pub(crate) fn awaits_after(&self, tid: Tid) -> bool {
         self.state.lock().awaited.is_after(tid)
     }
 
-    /// Requests the commit of `tid` from the journal's thread, unless it is in progress.
+    /// Requests a commit from the journal's thread.
     pub(crate) fn request(&self, tid: Tid) {
         let mut state = self.state.lock();
         let tid = self.not_ahead(tid);
@@ -210,13 +194,12 @@ impl Shared {
         }
     }
 
-    /// Limits `tid` to the running transaction: later ones have no changes.
+    /// Later transactions are empty.
     fn not_ahead(&self, tid: Tid) -> Tid {
         if tid.is_after(self.running()) { self.running() } else { tid }
     }
 
-    /// Requests the commit of `tid`, and waits for it or for the log writer: with that, the caller
-    /// must commit.
+    /// `None`: `tid` is committed. Otherwise the caller must commit.
     pub(crate) fn work_towards(&self, tid: Tid) -> Result<Option<Work<'_>>, Arc<Cause>> {
         let mut state = self.state.lock();
         let wanted = self.not_ahead(tid);
@@ -236,7 +219,6 @@ impl Shared {
         }
     }
 
-    /// Requests a checkpoint of all that is committed, and waits for it.
     pub(crate) fn checkpoint(&self) -> Result<(), Arc<Cause>> {
         let mut state = self.state.lock();
         state.checkpoints.0 += 1;
@@ -253,13 +235,12 @@ impl Shared {
         }
     }
 
-    /// Tells the journal's thread to end.
     pub(crate) fn close(&self) {
         self.state.lock().is_closing = true;
         self.work.notify_one();
     }
 
-    /// Aborts the journal. The first cause stays.
+    /// The first cause stays.
     pub(crate) fn fail(&self, cause: Arc<Cause>) {
         self.state.lock().failure.get_or_insert(cause);
         self.transaction.abort();
@@ -271,7 +252,7 @@ impl Shared {
         self.state.lock().failure.clone()
     }
 
-    /// Waits for work for the journal's thread; `None` after the last.
+    /// `None`: the journal is closed.
     pub(crate) fn next_job(&self) -> Option<(Job, Work<'_>)> {
         let mut state = self.state.lock();
         loop {
@@ -294,7 +275,6 @@ impl Shared {
         }
     }
 
-    /// Ends the exclusive use of the log writer.
     fn release_writer(&self, writer: LogWriter) {
         let mut state = self.state.lock();
         state.writer = Some(writer);

@@ -1,5 +1,3 @@
-//! The journal's superblock, as it is written.
-
 use std::io;
 
 use dentree_blockdev::BlockDevice;
@@ -14,18 +12,16 @@ use crate::format::{
 use crate::reader::LogReader;
 use crate::tid::Tid;
 
-/// The journal's superblock. All that changes in it stands in its first sector: a write cut short
-/// leaves the old one or the new one.
+/// The superblock to write. Changes are in its first sector, which is written atomically.
 pub(crate) struct Superblock {
     bytes: Vec<u8>,
-    /// Where it is on the device, in bytes.
+    /// In bytes, on the device.
     offset: u64,
     has_sum: bool,
 }
 
 impl Superblock {
     pub(crate) fn new(reader: &LogReader) -> Superblock {
-        // An offset that does not fit is past any device's end; it was read from there.
         let offset = reader.physical(0).unwrap_or(u64::MAX).saturating_mul(reader.block_size as u64);
         Superblock { bytes: reader.superblock.clone(), offset, has_sum: reader.features.has_block_sums() }
     }
@@ -34,11 +30,8 @@ impl Superblock {
         RawSuperblock::mut_from_bytes(&mut self.bytes).ok()
     }
 
-    /// Sets the features that the file system needs, as the kernel does. Returns the journal's
-    /// features.
-    ///
     /// # Errors
-    /// Version 1 superblocks have no room for features.
+    /// Version 1 superblocks have no features.
     pub(crate) fn enable(&mut self, has_checksums: bool, is_64bit: bool) -> Result<Features, Error> {
         let unsupported = || Error::Unsupported { feature: "writing a journal of version 1".into() };
         let raw = self.raw().filter(|raw| raw.s_header.h_blocktype.get() == 4).ok_or_else(unsupported)?;
@@ -64,8 +57,7 @@ impl Superblock {
         self.raw().map_or([0; 16], |raw| raw.s_uuid)
     }
 
-    /// Sets the position and number of the first transaction to replay. `None`: the journal is
-    /// clean, and `tid` is the next number.
+    /// Position and number of the first transaction to replay. `None`: clean, with the next number.
     pub(crate) fn set_tail(&mut self, start: Option<u32>, tid: Tid) {
         if let Some(raw) = self.raw() {
             raw.s_start = start.unwrap_or(0).into();
@@ -73,12 +65,12 @@ impl Superblock {
         }
     }
 
-    /// The error that is recorded, as a negative number, or 0.
+    /// Negative, or 0.
     pub(crate) fn error(&mut self) -> i32 {
         self.raw().map_or(0, |raw| raw.s_errno.get().cast_signed())
     }
 
-    /// Records an error, as the negative number that the kernel records.
+    /// Negative, as in the kernel.
     pub(crate) fn set_error(&mut self, errno: i32) {
         if let Some(raw) = self.raw() {
             raw.s_errno = errno.cast_unsigned().into();

@@ -1,8 +1,6 @@
-//! Numbers of transactions.
-
 use std::fmt;
 
-/// The sequence number of a transaction. It wraps: of two, the later one is less than 2^31 ahead.
+/// Sequence number of a transaction. It wraps: the later of two is less than 2^31 ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Tid(pub u32);
 
@@ -15,12 +13,11 @@ impl Tid {
         Tid(self.0.wrapping_sub(1))
     }
 
-    /// Whether this transaction is later than `other`.
+    /// Whether this transaction is later.
     pub fn is_after(self, other: Tid) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() > 0
     }
 
-    /// The later of the two.
     pub(crate) fn later(self, other: Tid) -> Tid {
         if other.is_after(self) { other } else { self }
     }

@@ -1,23 +1,19 @@
-//! The state of the running transaction: its handles, its credits, and whether a commit has locked
-//! it.
+//! State of the running transaction.
 //!
 //! # Data
-//! One word: the number of handles, the credits (blocks that handles of this transaction have
-//! changed or may change), whether the transaction is locked for a commit, and whether the journal
-//! is closed. Joining and leaving change it once each. It has cache lines of its own. A second flag
-//! says that the journal is aborted, for readers of that alone. The mutex and its condition
-//! variable are for waiters.
+//! One word, in a cache line of its own: number of handles, their credits, locked, closed. Joining
+//! and leaving change it once each. The mutex and condition variable are for waiters.
 //!
 //! # Guarantees
-//! - *No handle joins a locked transaction.* Joining is a compare-and-exchange from an unlocked
+//! - T1: no handle joins a locked transaction. `join` is a compare-and-exchange from an unlocked
 //!   word.
-//! - *A locked transaction is stable.* [`lock_down`](TransactionState::lock_down) returns when
-//!   there is no handle. A handle leaves with a release, which the commit acquires, and with it all
-//!   that the handle did. [`open`](TransactionState::open) is a release, joining an acquire: a
-//!   handle sees which transaction is running.
-//! - *No lost wake-up.* A waiter reads the round, tries to join, and sleeps only while the round is
-//!   the same; opening ends the round. A commit reads the word with the mutex held; the last handle
-//!   takes the mutex after it leaves, then wakes the commit.
+//! - T2: a locked transaction is stable. [`lock_down`](TransactionState::lock_down) waits until
+//!   there is no handle; `leave` is a release, `lock_down` acquires: the commit sees all changes.
+//!   [`open`](TransactionState::open) is a release, `join` acquires: a handle sees which
+//!   transaction is running.
+//! - T3: no lost wake-up. A waiter reads the round, tries to join, and sleeps only in that round;
+//!   `open` ends it. `lock_down` reads the word with the mutex held; the last handle leaves, then
+//!   takes the mutex and wakes it.
 
 use dentree_sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use dentree_sync::atomic::{AtomicBool, AtomicU64};
@@ -31,29 +27,24 @@ const CLOSED: u64 = 1 << 63;
 
 pub(crate) struct TransactionState {
     word: Padded<AtomicU64>,
-    /// The journal is aborted: it is closed, and nothing more is committed.
+    /// Closed, and nothing more is committed.
     is_aborted: AtomicBool,
-    /// Most credits of one transaction.
     most: u32,
-    /// Number of openings and closings.
     rounds: Mutex<u64>,
     moved: Condvar,
 }
 
-/// The result of trying to join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
-    /// Joined, with so many handles before.
+    /// Handles before.
     Joined(usize),
-    /// The transaction has too few credits left.
+    /// Too few credits.
     Full,
-    /// A commit has locked it.
     Locked,
-    /// The journal is closed or aborted.
+    /// Or aborted.
     Closed,
 }
 
-/// The credits of a word.
 fn credits(word: u64) -> u32 {
     (word & (HANDLE - 1)) as u32
 }
@@ -73,11 +64,10 @@ impl TransactionState {
         self.most
     }
 
-    /// Tries to join with credits for `wanted` blocks.
     #[inline]
     pub(crate) fn join(&self, wanted: u32) -> Join {
-        // A guess, seldom right: the failed exchange returns the word, and fetches its line for
-        // writing. A load first would fetch the line twice.
+        // Usually wrong: the failed exchange returns the word, and fetches the line once for
+        // writing.
         let mut word = 0;
         loop {
             if word & CLOSED != 0 {
@@ -90,7 +80,7 @@ impl TransactionState {
                 return Join::Full;
             }
             let joined = word + HANDLE + CREDIT * u64::from(wanted);
-            // Acquire: partner of `open`.
+            // Acquire: partner of `open` (T2).
             match self.word.0.compare_exchange_weak(word, joined, Acquire, Relaxed) {
                 Ok(_) => return Join::Joined(((word & HANDLES) / HANDLE) as usize),
                 Err(now) => word = now,
@@ -98,8 +88,8 @@ impl TransactionState {
         }
     }
 
-    /// Joins, after any commit that has locked the transaction. Calls `when_full`, which must
-    /// request a commit, if there are too few credits. `None`: the journal is closed.
+    /// Joins, if need be after a commit. If credits are short, `when_full` must request one.
+    /// `None`: closed.
     #[inline]
     pub(crate) fn join_or_wait(&self, wanted: u32, when_full: impl Fn()) -> Option<usize> {
         match self.join(wanted) {
@@ -126,7 +116,7 @@ impl TransactionState {
         }
     }
 
-    /// Takes more credits for a handle. `false`: there are too few.
+    /// `false`: too few credits.
     pub(crate) fn extend(&self, wanted: u32) -> bool {
         let more = |word: u64| {
             let has_room = self.most.saturating_sub(credits(word)) >= wanted;
@@ -135,59 +125,58 @@ impl TransactionState {
         self.word.0.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Takes one more credit for a handle, beyond the limit if need be.
+    /// May exceed the limit.
     pub(crate) fn overdraw(&self) {
         self.word.0.fetch_add(CREDIT, Relaxed);
     }
 
-    /// Leaves, and returns unused credits. Returns the transaction's credits in use.
+    /// Returns unused credits to the transaction. Returns its credits in use.
     #[inline]
     pub(crate) fn leave(&self, unused: u32) -> u32 {
-        // Release: partner of `lock_down`.
+        // Release: partner of `lock_down` (T2).
         let before = self.word.0.fetch_sub(HANDLE + CREDIT * u64::from(unused), Release);
         if before & LOCKED != 0 && before & HANDLES == HANDLE {
-            // `lock_down` reads the word with the mutex held: after this, or it waits already.
+            // `lock_down` reads the word with the mutex held: either after this, or it already
+            // waits.
             drop(self.rounds.lock());
             self.moved.notify_all();
         }
         credits(before) - unused
     }
 
-    /// Whether the journal is aborted.
     pub(crate) fn is_aborted(&self) -> bool {
         self.is_aborted.load(Relaxed)
     }
 
-    /// Credits in use.
     pub(crate) fn credits(&self) -> u32 {
         credits(self.word.0.load(Relaxed))
     }
 
-    /// Locks the transaction and waits until it has no handle. For one thread at a time, which then
-    /// calls [`open`](TransactionState::open).
+    /// Waits until the transaction has no handle. One caller at a time, until
+    /// [`open`](TransactionState::open).
     pub(crate) fn lock_down(&self) {
         self.word.0.fetch_or(LOCKED, Relaxed);
         let mut rounds = self.rounds.lock();
-        // Acquire: partner of `leave`.
+        // Acquire: partner of `leave` (T2).
         while self.word.0.load(Acquire) & HANDLES != 0 {
             rounds = self.moved.wait(rounds);
         }
     }
 
-    /// Opens the next transaction.
+    /// Starts the next transaction.
     pub(crate) fn open(&self) {
-        // Release: partner of `join`. There is no handle, and none joins: only CLOSED may change.
+        // Release: partner of `join` (T2). No handle joins meanwhile: only CLOSED may change.
         self.word.0.fetch_and(CLOSED, Release);
         self.wake();
     }
 
-    /// Lets no handle join any more. Those that have joined go on.
+    /// Refuses new handles.
     pub(crate) fn close(&self) {
         self.word.0.fetch_or(CLOSED, Relaxed);
         self.wake();
     }
 
-    /// Closes it for good: what has joined is not committed.
+    /// Closes, and refuses commits.
     pub(crate) fn abort(&self) {
         self.is_aborted.store(true, Relaxed);
         self.close();
@@ -207,7 +196,6 @@ mod models {
     use dentree_sync::thread;
     use std::sync::Arc;
 
-    /// The state, the number of the running transaction, and how many handles each has had.
     struct Running {
         transaction: TransactionState,
         running: AtomicU32,
@@ -238,7 +226,7 @@ mod models {
             self.transaction.leave(0);
         }
 
-        /// Returns how many handles the transaction had.
+        /// Returns the transaction's number of handles.
         fn commit(&self) -> u32 {
             let _one = self.committer.lock();
             self.transaction.lock_down();

@@ -1,5 +1,3 @@
-//! Writing blocks in place, and flushing the device.
-
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 
@@ -12,12 +10,12 @@ use crate::tid::Tid;
 /// Most blocks in a request: `IOV_MAX`.
 pub(crate) const MOST_BLOCKS: usize = 1024;
 
-/// The pin of a transaction's blocks until they are written in place.
+/// Pins a transaction's blocks until written in place.
 pub(crate) fn pin(tid: Tid) -> PinId {
     PinId(tid.0)
 }
 
-/// Writes blocks in place. Neighbours, which must be adjacent in `blocks`, go in one request.
+/// Blocks that are adjacent, in order, go in one request.
 pub(crate) fn write<B: Deref<Target = [u8]>>(
     device: &dyn BlockDevice,
     block_size: usize,
@@ -29,14 +27,13 @@ pub(crate) fn write<B: Deref<Target = [u8]>>(
         let len = 1 + (1..rest.len().min(MOST_BLOCKS)).take_while(are_neighbours).count();
         let (run, behind) = rest.split_at(len);
         let bufs: Vec<_> = run.iter().map(|(_, buffer)| IoSlice::new(buffer)).collect();
-        // The block is on the device: it was read or checked before.
+        // On the device: it was read or checked.
         device.write_vectored_at(first.saturating_mul(block_size as u64), &bufs)?;
         rest = behind;
     }
     Ok(())
 }
 
-/// Brings all that was written to stable storage.
 pub(crate) fn flush(device: &dyn BlockDevice) -> Result<(), Cause> {
     device.flush().map_err(Cause::during("flushing the device"))
 }

@@ -1,5 +1,5 @@
-//! Devices that fail, and many threads at once: nothing that was acknowledged is lost, nothing that
-//! failed is acknowledged.
+//! Failing devices and concurrent threads: what was acknowledged is durable, and no failure is
+//! acknowledged.
 #![cfg(not(loom))]
 
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ fn location() -> JournalLocation {
     JournalLocation { block_size: BLOCK, runs: vec![(TARGETS, JOURNAL_LEN)] }
 }
 
-/// A device with an empty journal behind its first blocks.
+/// An empty journal after the target blocks.
 fn image() -> Vec<u8> {
     let mut bytes = vec![0; (TARGETS + JOURNAL_LEN) as usize * BLOCK];
     let words = [0xC03B_3998, 4, 0, BLOCK as u32, JOURNAL_LEN as u32, 1, 1, 0];
@@ -39,7 +39,7 @@ fn count(bytes: &[u8], block: u64) -> u64 {
     u64::from_le_bytes(bytes[block as usize * BLOCK..][..8].try_into().unwrap())
 }
 
-/// Adds one in two blocks, in one transaction.
+/// Adds one to two blocks in a transaction.
 fn add(journal: &Journal, blocks: [u64; 2]) -> Result<(), Error> {
     let mut handle = journal.start(2)?;
     for block in blocks {
@@ -59,17 +59,17 @@ fn recovered(bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// What came of counting while something failed.
+/// The result of counting until a fault.
 struct Counted {
     acknowledged: u64,
-    /// All counts were acknowledged, and the journal was closed.
+    /// All counts were acknowledged.
     is_closed: bool,
-    /// Requests that were made to fail.
+    /// Requests that failed.
     injected: u64,
     bytes: Vec<u8>,
 }
 
-/// Counts until something fails, with a fault planned.
+/// Counts with a planned fault.
 fn count_with(fault: Fault) -> Counted {
     const ROUNDS: u64 = 40;
     let memory = MemoryDevice::from(image());
@@ -81,7 +81,7 @@ fn count_with(fault: Fault) -> Counted {
     while acknowledged < ROUNDS {
         if let Err(error) = add(&journal, [0, 1]) {
             assert!(matches!(error, Error::Aborted(_)), "{error}");
-            // So does every later thread.
+            // Later callers fail, too.
             assert!(
                 journal.start(1).is_err() && journal.force_commit().is_err() && journal.error().is_some()
             );
@@ -110,7 +110,7 @@ fn an_error_at_any_step_aborts_with_its_cause_and_keeps_what_was_acknowledged() 
                     let bytes = recovered(counted.bytes);
                     let found = count(&bytes, 0);
                     assert_eq!(found, count(&bytes, 1), "{fault:?}");
-                    // The one that failed may have come through.
+                    // The failed commit may be on the device.
                     let bounds = counted.acknowledged..=counted.acknowledged + 1;
                     assert!(bounds.contains(&found), "{fault:?}: {found} of {bounds:?}");
                     cases += 1;
@@ -125,12 +125,11 @@ fn an_error_at_any_step_aborts_with_its_cause_and_keeps_what_was_acknowledged() 
 fn threads_that_commit_together_lose_nothing_to_a_power_cut() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 25;
-    // Room for everything, and for so little that the journal has to write blocks home all the
-    // time.
+    // Caches for all blocks, and for so few that the journal always checkpoints.
     for cache_bytes in [1 << 20, 6 * (BLOCK + 128)] {
         let device = Arc::new(RecordingDevice::new(image()));
         let (_, journal) = open(device.clone(), cache_bytes);
-        // Begun or acknowledged: by which thread, its how many-th, and when.
+        // Thread, its count, and the device's position.
         let (begun, acknowledged) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -169,7 +168,6 @@ fn threads_that_commit_together_lose_nothing_to_a_power_cut() {
 
 #[test]
 fn commits_are_shared_by_those_who_wait() {
-    /// Counts its flushes.
     struct Counting(MemoryDevice, Mutex<u64>);
     impl BlockDevice for Counting {
         fn size(&self) -> u64 {
@@ -195,7 +193,7 @@ fn commits_are_shared_by_those_who_wait() {
             handle.stop()
         })
         .collect();
-    // One transaction, one commit: a flush before the commit block and one after it.
+    // One transaction and commit: a flush before the commit block, one after it.
     assert!(tids.iter().all(|&tid| tid == tids[0]));
     std::thread::scope(|scope| {
         for &tid in &tids {

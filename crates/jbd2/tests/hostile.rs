@@ -1,4 +1,4 @@
-//! Journals made to hurt: each ends in an error or a replay, in bounded time, without a panic.
+//! Malicious journals: each ends in an error or a replay, in bounded time, without a panic.
 #![cfg(not(loom))]
 
 use std::sync::Arc;
@@ -10,12 +10,11 @@ use proptest::prelude::*;
 
 const BLOCK: usize = 1024;
 const BLOCKS: u64 = 64;
-/// The journal is the device's second half.
+/// The device's second half.
 const JOURNAL: u64 = 32;
 const MAGIC: u32 = 0xC03B_3998;
 
-/// A device whose journal has this superblock, from `s_header` on in words, and these log blocks
-/// from block 1 on.
+/// A journal with this superblock, as words from `s_header`, and this log from block 1.
 fn device(superblock: &[u32], log: &[Vec<u32>]) -> MemoryDevice {
     let device = MemoryDevice::new(BLOCKS as usize * BLOCK);
     let write = |block: u64, words: &[u32]| {
@@ -29,7 +28,7 @@ fn device(superblock: &[u32], log: &[Vec<u32>]) -> MemoryDevice {
     device
 }
 
-/// Version 2, no features, the log from block 1 to 31, transaction 1 at block 1.
+/// Version 2, no features, the log in blocks 1 to 31, transaction 1 at block 1.
 const SUPERBLOCK: [u32; 9] = [MAGIC, 4, 0, BLOCK as u32, 32, 1, 1, 1, 0];
 
 fn location() -> JournalLocation {
@@ -67,11 +66,11 @@ fn a_made_journal_replays() {
 
 #[test]
 fn a_transaction_longer_than_the_log_never_happened() {
-    // 31 copies behind one descriptor come round to the descriptor itself.
+    // 31 copies wrap onto their descriptor.
     let targets: Vec<u32> = (0..30).collect();
     let recovered = replay(&device(&SUPERBLOCK, &[descriptor(1, &targets)])).unwrap();
     assert_eq!(recovered.transactions, 0);
-    // Revoke blocks without end.
+    // Only revoke blocks.
     let revokes = vec![vec![MAGIC, 5, 1, 16]; 31];
     assert_eq!(replay(&device(&SUPERBLOCK, &revokes)).unwrap().transactions, 0);
 }
@@ -108,12 +107,12 @@ fn a_location_that_leads_nowhere_is_an_error() {
     }
 }
 
-/// Words that mean something somewhere, and others.
+/// Words with a meaning, and others.
 fn word() -> impl Strategy<Value = u32> {
     prop_oneof![Just(MAGIC), 0u32..6, 0u32..70, Just(8 | 2), Just(u32::MAX), any::<u32>()]
 }
 
-/// Blocks of the log: of each kind, of about the right transaction, and then anything.
+/// Log blocks of each kind with a plausible number, and random ones.
 fn log_block() -> impl Strategy<Value = Vec<u32>> {
     let rest = || prop::collection::vec(word(), 0..40);
     prop_oneof![
@@ -150,7 +149,6 @@ proptest! {
         }
         prop_assert_eq!(device.to_vec(), before);
 
-        // Written back, and written to.
         let device: Arc<dyn BlockDevice> = Arc::new(device);
         let location = location();
         let Ok(replayed) = dentree_jbd2::replay(&device, &location) else { return Ok(()) };

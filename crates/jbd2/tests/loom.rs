@@ -1,5 +1,5 @@
-//! Interleavings of handles, waiters for a commit, and the thread that commits:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p dentree-jbd2 --test loom`.
+//! Interleavings of handles, waiters and the journal's thread: `RUSTFLAGS="--cfg loom" cargo test
+//! --release -p dentree-jbd2 --test loom`.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn model(check: impl Fn(&Arc<Journal>, &MemoryDevice) + Send + Sync + 'static) {
     });
 }
 
-/// Adds one in two blocks, and waits for that to be on the device.
+/// Adds one to two blocks, and waits until they are on the device.
 fn add(journal: &Journal) {
     let mut handle = journal.start(2).unwrap();
     handle.update(1, |bytes| bytes[0] += 1).unwrap();
@@ -52,8 +52,7 @@ fn who_waits_for_a_commit_finds_it_done_however_threads_meet() {
     });
 }
 
-/// The waiter takes the store from under the journal's thread, or the other way round; the
-/// second must not be forgotten.
+/// The waiter takes the log writer before the journal's thread, or after it.
 #[test]
 fn a_commit_without_waiters_completes_however_it_meets_a_waiter() {
     model(|journal, device| {
@@ -95,7 +94,7 @@ fn an_abort_leaves_no_waiter() {
             handle.update(1, |bytes| bytes[0] += 1).unwrap();
             journal.wait_commit(handle.stop())
         });
-        // Acknowledged is done.
+        // Acknowledged means durable.
         assert!(waited.is_err() || counts(&device)[0] == 1);
         thread.join().unwrap();
         assert!(journal.start(1).is_err() && journal.close().is_err());

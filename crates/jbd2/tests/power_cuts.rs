@@ -1,6 +1,5 @@
-//! A small journal written round and round, and the power cut after every write: what a replay
-//! finds are exactly the transactions up to some one, and that is none before the last that was
-//! acknowledged.
+//! Power cuts after every write of a small journal: a replay finds exactly the transactions up to
+//! one, which is not before the last acknowledged one.
 #![cfg(not(loom))]
 
 use std::collections::HashMap;
@@ -11,7 +10,7 @@ use dentree_bufcache::BufCache;
 use dentree_jbd2::{Journal, JournalLocation, JournalOptions, recover, replay};
 
 const BLOCK: usize = 1024;
-/// Blocks that transactions change.
+/// Blocks to change.
 const TARGETS: u64 = 40;
 const JOURNAL: u64 = TARGETS;
 const JOURNAL_LEN: u64 = 48;
@@ -21,10 +20,10 @@ fn location() -> JournalLocation {
     JournalLocation { block_size: BLOCK, runs: vec![(JOURNAL, 17), (JOURNAL + 17, JOURNAL_LEN - 17)] }
 }
 
-/// A device with an empty journal that has these features.
+/// An empty journal with these features.
 fn image(compat: u32, incompat: u32) -> Vec<u8> {
     let mut bytes = vec![0; (JOURNAL + JOURNAL_LEN) as usize * BLOCK];
-    // The number of the first transaction is about to wrap.
+    // The sequence number will wrap.
     let words = [MAGIC, 4, 0, BLOCK as u32, JOURNAL_LEN as u32, 1, u32::MAX - 5, 0, 0, compat, incompat];
     let at = JOURNAL as usize * BLOCK;
     for (field, word) in bytes[at..].chunks_mut(4).zip(words) {
@@ -33,7 +32,7 @@ fn image(compat: u32, incompat: u32) -> Vec<u8> {
     bytes
 }
 
-/// A generator of numbers that are the same in every run.
+/// A pseudorandom generator with a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -43,15 +42,14 @@ impl Numbers {
     }
 }
 
-/// What a block holds.
+/// A block's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Content {
-    /// Written by a transaction: which block says so, and some look like blocks of the log.
+    /// Of a transaction; contains the block's number, or looks like a log block.
     Metadata(u64),
-    /// Written without the journal, by the step of this number: whether it is there is told apart
-    /// from whether a transaction is.
+    /// Written past the journal in this step.
     Data(u64),
-    /// Freed: anything.
+    /// Freed: arbitrary.
     Nothing,
 }
 
@@ -69,12 +67,11 @@ fn filled(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// What was done, and when it was acknowledged.
 struct Run {
     device: Arc<RecordingDevice>,
-    /// The content after each transaction; the first is how it began.
+    /// The content after each transaction, from the initial one.
     states: Vec<HashMap<u64, Content>>,
-    /// Steps of the device when a transaction was acknowledged, and when it was begun.
+    /// Positions of the device.
     acknowledged: Vec<usize>,
     begun: Vec<usize>,
 }
@@ -91,7 +88,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
         run.begun.push(device.position());
         let mut handle = journal.start(10).unwrap();
         let mut freed = Vec::new();
-        // Some want more than is free at the time, beyond their credits.
+        // More than is free, beyond their credits.
         let changes = if transaction.is_multiple_of(5) { 60 } else { numbers.below(9) };
         for _ in 0..changes {
             let (block, number) = (numbers.below(TARGETS), transaction << 8 | numbers.below(256));
@@ -115,7 +112,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
         journal.wait_commit(handle.stop()).unwrap();
         run.states.push(state.clone());
         run.acknowledged.push(device.position());
-        // Freed blocks become data, written past the journal.
+        // Freed blocks become data.
         for block in freed {
             let number = transaction << 8 | 0xFFFF << 32;
             device.write_at(block * BLOCK as u64, &filled(number)).unwrap();
@@ -126,7 +123,7 @@ fn run(compat: u32, incompat: u32, options: JournalOptions, transactions: u64, s
     run
 }
 
-/// The latest transaction whose state these bytes show, of those that may be the last.
+/// The latest possible transaction whose state is in `bytes`.
 fn shown(run: &Run, steps: usize, bytes: &[u8]) -> Option<usize> {
     let last_acknowledged = run.acknowledged.iter().rposition(|&at| at <= steps).unwrap();
     let last_begun = run.begun.iter().rposition(|&at| at <= steps).unwrap();
@@ -135,8 +132,7 @@ fn shown(run: &Run, steps: usize, bytes: &[u8]) -> Option<usize> {
         (0..TARGETS).all(|block| match run.states[last].get(&block) {
             None => last > 0 || block_of(block).iter().all(|&byte| byte == 0),
             Some(Content::Metadata(number)) => block_of(block) == filled(*number),
-            // Written behind the acknowledgement that freed it, flushed with the next: from then on
-            // it is there.
+            // Written after the acknowledgement of its freeing: the next commit flushes it.
             Some(Content::Data(number)) => {
                 let written = (number >> 8 & 0xFFFF) as usize;
                 last <= written || block_of(block) == filled(*number)
@@ -146,8 +142,8 @@ fn shown(run: &Run, steps: usize, bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// Cuts the power after every step, with all, none and some of what was in flight. Returns how many
-/// cuts that were.
+/// Cuts the power after every step, and keeps all, none or some unflushed writes. Returns the
+/// number of cuts.
 fn cut_everywhere(run: &Run, what: &str) -> usize {
     let mut numbers = Numbers(7);
     let mut cuts = 0;
@@ -169,7 +165,7 @@ fn cut_everywhere(run: &Run, what: &str) -> usize {
             recovered.device.read_at(0, &mut after).unwrap();
             assert!(shown(run, steps, &after).is_some(), "{}: no transaction's state", place());
 
-            // Written back it is the same; and a second replay finds nothing.
+            // A written replay has the same result; a second one finds nothing.
             let replayed = replay(&device, &location()).unwrap();
             assert_eq!((replayed.transactions, replayed.blocks), (recovered.transactions, recovered.blocks));
             let mut written = vec![0; bytes.len()];
@@ -202,8 +198,8 @@ fn every_cut_shows_a_prefix_with_all_that_was_acknowledged() {
     }
 }
 
-/// A commit block that was torn ended in what the log held there before: e2fsck told of a corrupt
-/// transaction, and the kernel did not mount.
+/// A torn commit block ended in the log's old content: e2fsck reported a corrupt transaction, and
+/// the kernel refused to mount.
 #[test]
 fn a_commit_is_written_over_zeros_that_are_on_stable_storage() {
     let run = run(0, 0, CHECKSUMS, 40, 3);
@@ -212,7 +208,7 @@ fn a_commit_is_written_over_zeros_that_are_on_stable_storage() {
     let mut commits = 0;
     for (at, step) in recording.steps().iter().enumerate() {
         let Step::Write { offset, data } = step else { continue };
-        // The magic number, and the type of a commit block.
+        // Magic number and type of a commit block.
         if *offset > JOURNAL * BLOCK as u64 && data[..8] == [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2] {
             let before = cut.image_where(at, |_, _| false);
             assert!(before[*offset as usize..][..BLOCK].iter().all(|&byte| byte == 0));

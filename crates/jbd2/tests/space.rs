@@ -1,4 +1,4 @@
-//! The log of a sparse image has its space on the medium before it is written, and not much sooner.
+//! A sparse image's log is preallocated, but not far ahead.
 #![cfg(not(loom))]
 
 use std::io;
@@ -9,13 +9,13 @@ use dentree_bufcache::BufCache;
 use dentree_jbd2::{Journal, JournalLocation, JournalOptions};
 
 const BLOCK: usize = 1024;
-/// Blocks that transactions change.
+/// Blocks to change.
 const TARGETS: u64 = 16;
 const JOURNAL: u64 = TARGETS;
 const JOURNAL_LEN: u64 = 5000;
 const MAGIC: u32 = 0xC03B_3998;
 
-/// A sparse device: it knows which of its blocks have space, and which were written without.
+/// Records which blocks are allocated, and which were written before.
 struct Sparse {
     memory: MemoryDevice,
     blocks: Mutex<Blocks>,
@@ -25,8 +25,8 @@ struct Sparse {
 struct Blocks {
     has_space: Vec<bool>,
     written_without: Vec<usize>,
-    /// How often space was asked for that was there.
-    in_vain: usize,
+    /// Allocations of allocated blocks.
+    repeated: usize,
 }
 
 impl BlockDevice for Sparse {
@@ -54,7 +54,7 @@ impl BlockDevice for Sparse {
         let blocks = &mut *self.blocks.lock().unwrap();
         let first = offset as usize / BLOCK;
         for has_space in &mut blocks.has_space[first..first + len as usize / BLOCK] {
-            blocks.in_vain += usize::from(std::mem::replace(has_space, true));
+            blocks.repeated += usize::from(std::mem::replace(has_space, true));
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ fn a_log_has_its_space_before_it_is_written_and_takes_it_as_it_goes() {
     let runs = vec![(JOURNAL, 1700), (JOURNAL + 1700, JOURNAL_LEN - 1700)];
     let location = JournalLocation { block_size: BLOCK, runs };
     let journal = Journal::open(Arc::clone(&cache), &location, JournalOptions::default()).unwrap();
-    // Three blocks each: more than once around.
+    // Three blocks each: the log wraps.
     for transaction in 0..2000_u64 {
         let mut handle = journal.start(1).unwrap();
         handle.create(transaction % TARGETS, |bytes| bytes[0] = transaction as u8).unwrap();
@@ -85,7 +85,7 @@ fn a_log_has_its_space_before_it_is_written_and_takes_it_as_it_goes() {
         let in_log: Vec<_> = blocks.written_without.iter().filter(|&&block| block >= log_begin).collect();
         assert!(in_log.is_empty(), "transaction {transaction}: {in_log:?}");
         let with_space = blocks.has_space.iter().filter(|&&has_space| has_space).count() as u64;
-        assert!(with_space < 3 * transaction + 1100 && blocks.in_vain == 0, "{with_space} of {transaction}");
+        assert!(with_space < 3 * transaction + 1100 && blocks.repeated == 0, "{with_space} of {transaction}");
     }
     assert!(device.blocks.lock().unwrap().has_space[log_begin..].iter().all(|&has_space| has_space));
     journal.close().unwrap();

@@ -1,4 +1,4 @@
-//! Handles and transactions, on an image without a log.
+//! Handles and transactions without a log.
 #![cfg(not(loom))]
 
 use std::io;
@@ -12,7 +12,7 @@ use dentree_jbd2::{Cause, Error, Journal, JournalOptions};
 const BLOCK: usize = 1024;
 const BLOCKS: usize = 4096;
 
-/// A device that counts flushes and fails writes when told.
+/// Counts flushes, and fails writes on request.
 struct Disk {
     memory: MemoryDevice,
     flushes: AtomicU64,
@@ -214,7 +214,7 @@ fn an_error_of_the_device_reaches_all_who_wait_and_all_who_come() {
     assert!(error.to_string().contains("bad sector"), "{error}");
     assert_eq!(*told.lock().unwrap(), Some(true));
     assert!(journal.start(1).is_err() && journal.close().is_err());
-    // What could not be written is still what readers see.
+    // Readers still see it.
     assert_eq!(cache.get(5).unwrap()[0], 9);
 }
 
@@ -244,8 +244,7 @@ fn a_panic_under_a_commit_that_waits_for_the_handle_commits_nothing_of_it() {
             let mut handle = journal.start(2).unwrap();
             handle.update(5, |bytes| bytes[0] = 9).unwrap();
             journal.request_commit(handle.tid());
-            // Most often the commit waits for the handle by then; the outcome must be the same if
-            // it does not.
+            // Usually the commit waits for the handle by then; the result must not depend on that.
             dentree_testing::linger(std::time::Duration::from_millis(20));
             panic!("in the middle");
         };

@@ -1,4 +1,4 @@
-//! Images, mounts that end by themselves, and the judges.
+//! Images, mounts and the judges.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use dentree_jbd2::{Error, JournalLocation, Recovered, recover};
 use dentree_testing::{LoopDevice, LoopMount};
 use tempfile::TempDir;
 
-/// Runs a program to its end. `Err` says why it could not be run or that it failed.
+/// `Err`: the program is missing or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<Output, String> {
     let output = Command::new(program).args(args).env("LC_ALL", "C").output();
     let output = output.map_err(|error| format!("{program} is missing here: {error}"))?;
@@ -25,19 +25,19 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// In memory where that can be had: what is judged are bytes, not disks.
+/// In memory if possible.
 fn image_dir() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A file with a file system, in a folder that goes away.
+/// An image in a temporary directory.
 pub struct Image {
     dir: TempDir,
     pub path: PathBuf,
 }
 
 impl Image {
-    /// Made by mke2fs with these options.
+    /// Created by mke2fs.
     pub fn new(options: &[&str]) -> Result<Image, String> {
         let dir = image_dir();
         let path = dir.path().join("image");
@@ -47,14 +47,14 @@ impl Image {
         Ok(Image { dir, path })
     }
 
-    /// Another file with the same bytes, beside this one.
+    /// A copy in the same directory.
     pub fn copy(&self, name: &str) -> PathBuf {
         let copy = self.dir.path().join(name);
         std::fs::copy(&self.path, &copy).unwrap();
         copy
     }
 
-    /// This image with other bytes at a place in a block of its journal.
+    /// A copy with other bytes in a journal block.
     pub fn patched(&self, name: &str, journal_block: u64, at: usize, bytes: &[u8]) -> Image {
         let location = location(&self.path);
         let mut left = journal_block;
@@ -72,7 +72,7 @@ impl Image {
         Image { dir, path }
     }
 
-    /// Whether the kernel can replay it.
+    /// Whether the kernel mounts it.
     pub fn mounts(&self) -> bool {
         Mount::new(&self.copy("mounted"), "ro").is_ok()
     }
@@ -86,7 +86,7 @@ impl Image {
     }
 }
 
-/// Where debugfs says the journal is.
+/// Parsed from debugfs.
 pub fn location(image: &Path) -> JournalLocation {
     let stats = run("debugfs", &["-R", "stats -h", text(image)]).unwrap();
     let stats = String::from_utf8_lossy(&stats.stdout).into_owned();
@@ -111,10 +111,9 @@ fn range(text: &str) -> (u64, u64) {
     (first.parse().unwrap(), last.parse().unwrap())
 }
 
-/// A mount of an image, undone at the end. Its loop device can be written, so that even a read-only
-/// mount replays the journal.
+/// A mount over a writable loop device: even a read-only mount replays the journal.
 pub struct Mount {
-    // Ends first.
+    // Dropped first.
     _mount: LoopMount,
     pub dir: TempDir,
     _device: LoopDevice,
@@ -129,8 +128,7 @@ impl Mount {
     }
 }
 
-/// All bytes of a device, with what a replay itself writes taken as zero: the superblock, and the
-/// journal's.
+/// A device without what a replay changes in both superblocks.
 pub fn bytes(device: &dyn BlockDevice, location: &JournalLocation) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
     device.read_at(0, &mut bytes).unwrap();
@@ -140,23 +138,23 @@ pub fn bytes(device: &dyn BlockDevice, location: &JournalLocation) -> Vec<u8> {
     bytes
 }
 
-/// Whose replay ours is compared with.
+/// The reference for replays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Judges {
-    /// The kernel's where it can be had, and e2fsck's.
+    /// e2fsck, and the kernel where available.
     Both,
-    /// Where e2fsck is known to be wrong.
+    /// e2fsck has a known defect.
     Kernel,
 }
 
-/// Whether the superblock begins a list of orphans (`s_last_orphan`).
+/// `s_last_orphan` is set.
 fn has_orphans(device: &dyn BlockDevice) -> bool {
     let mut first = [0; 4];
     device.read_at(1024 + 0xE8, &mut first).unwrap();
     first != [0; 4]
 }
 
-/// Checks that our replay and the judges' of the same image are the same bytes.
+/// Checks that our replay and the judges' give the same bytes.
 pub fn assert_same_replay(image: &Image, what: &str, judges: Judges) -> Recovered {
     let location = location(&image.path);
     let before = std::fs::read(&image.path).unwrap();
@@ -166,7 +164,7 @@ pub fn assert_same_replay(image: &Image, what: &str, judges: Judges) -> Recovere
     let by_kernel = image.copy("kernel");
     match Mount::new(&by_kernel, "ro") {
         Ok(mount) if has_orphans(&*recovered.device) => {
-            // The kernel frees them, which changes more than the replay.
+            // The mount also frees orphans.
             drop(mount);
             println!("{what}: not compared with the kernel: it has freed orphans");
         }

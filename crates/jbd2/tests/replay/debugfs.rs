@@ -1,4 +1,4 @@
-//! Journals that debugfs wrote block by block, sound and then damaged.
+//! Journals written by debugfs, intact and damaged.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use dentree_jbd2::{Damage, Error, Recovered, Tid};
 const BLOCK: usize = 1024;
 const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
-/// Blocks that hold nothing in a fresh image of 16 MiB.
+/// Unused blocks of a new 16 MiB image.
 const A: u64 = 5000;
 const B: u64 = 5001;
 const C: u64 = 5002;
@@ -16,9 +16,9 @@ const C: u64 = 5002;
 /// Writes these transactions: A as 1 and B as the magic number; a revoke of A; C as 3; B as 4; a
 /// revoke of C; and A as 5, without a commit block.
 ///
-/// The log is then: 1 descriptor, 2 A, 3 B, 4 commit; 5 revoke, 6 commit; 7 descriptor, 8 C, 9
-/// commit; 10 descriptor, 11 B, 12 commit; 13 revoke, 14 commit; 15 descriptor, 16 A. (debugfs
-/// forgets the commit block of a transaction that both writes and revokes.)
+/// The log: 1 descriptor, 2 A, 3 B, 4 commit; 5 revoke, 6 commit; 7 descriptor, 8 C, 9 commit; 10
+/// descriptor, 11 B, 12 commit; 13 revoke, 14 commit; 15 descriptor, 16 A. (debugfs omits the
+/// commit block of a transaction that writes and revokes.)
 fn journal(features: &str, open: &str) -> Result<Image, String> {
     let image = Image::new(&["-t", "ext4", "-b", "1024", "-J", "size=1", "-O", features])?;
     let mut lines = vec![format!("journal_open {open}")];
@@ -50,7 +50,7 @@ fn first_bytes(recovered: &Recovered, block: u64) -> [u8; 4] {
     bytes
 }
 
-/// Kinds of checksum, with what debugfs is told.
+/// Checksums: name, features, option of `journal_open`.
 const KINDS: [(&str, &str, &str); 6] = [
     ("no sums", "^metadata_csum,^64bit", ""),
     ("no sums, 64 bits", "^metadata_csum,64bit", ""),
@@ -81,7 +81,7 @@ fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too(
             Ok(image) => image,
             Err(reason) => return println!("skipped: {reason}"),
         };
-        // Where the kernel mounts the sound image, it can be asked about the others.
+        // If it mounts the intact image.
         let kernel_judges = image.mounts();
         let check = "its checksum does not match";
         let block = |structure, tid, block| Damage::Block { tid: Tid(tid), structure, block, check };
@@ -93,7 +93,7 @@ fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too(
             (11, Damage::Copy { tid: Tid(4), target: B, block: 11, check }),
         ];
         for (log_block, expected) in cases {
-            // In a commit block that is h_commit_nsec.
+            // `h_commit_nsec` in a commit block.
             let damaged = image.patched("damaged", log_block, 0x38, &[0xEE]);
             match damaged.recover() {
                 Err(Error::Corrupt { damage }) => assert_eq!(damage, expected),
@@ -104,8 +104,7 @@ fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too(
         }
         let damaged = image.patched("superblock", 0, 0xF0, &[1]);
         assert!(matches!(damaged.recover(), Err(Error::Corrupt { damage: Damage::Superblock { .. } })));
-        // Void copies, a transaction never committed, and what follows the fields of a commit block
-        // damage nothing.
+        // Revoked copies, an uncommitted transaction, and a commit block's padding are not checked.
         for log_block in [2, 8, 15, 16, 9] {
             let damaged = image.patched("harmless", log_block, 900, &[0xEE]);
             assert_eq!(damaged.recover().unwrap().transactions, 5, "{open}, block {log_block}");
@@ -121,8 +120,7 @@ fn a_bad_block_of_an_older_round_ends_the_log_instead_of_being_damage() {
         Ok(image) => image,
         Err(reason) => return println!("skipped: {reason}"),
     };
-    // Transaction 4 was committed long before 3, by what its commit block says; that block's sum is
-    // then wrong, too.
+    // Commit 4 is older than 3, and its checksum is wrong.
     let stale = image.patched("stale", 12, 0x30, &[0; 12]);
     assert_same_replay(&stale, "stale commit", Judges::Both);
     assert_eq!(stale.recover().unwrap().transactions, 3);

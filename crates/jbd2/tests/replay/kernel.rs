@@ -1,4 +1,4 @@
-//! Journals that the kernel left, replayed by us, by e2fsck and by the kernel.
+//! Journals written by the kernel, replayed by us, e2fsck and the kernel.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::common::{Image, Judges, Mount, assert_same_replay, run, text};
 use dentree_blockdev::BlockDevice;
 use dentree_jbd2::{Damage, Error};
 
-/// A mounted file system whose image is copied as it would be found after a crash.
+/// A mounted image, copied as after a crash.
 struct Crash {
     image: Image,
     mount: Mount,
@@ -28,7 +28,7 @@ impl Crash {
         run("sync", &["-f", text(self.dir())]).unwrap();
     }
 
-    /// The image as it stands now; the mount ends.
+    /// A copy of the image; the mount ends.
     fn now(self) -> Image {
         let mut image = self.image;
         image.path = image.copy("crashed");
@@ -36,7 +36,7 @@ impl Crash {
     }
 }
 
-/// Directories and files made, deleted and made again over several transactions.
+/// Creates, deletes and recreates files and directories over several transactions.
 fn churn(crash: &Crash) {
     for round in 0..4 {
         for name in 0..8 {
@@ -51,14 +51,13 @@ fn churn(crash: &Crash) {
             }
         }
         crash.sync();
-        // What the deleted directories occupied goes to a file.
+        // Reuses blocks of the deleted directories.
         fs::write(crash.dir().join(format!("file{round}")), vec![round; 1 << 20]).unwrap();
         crash.sync();
     }
 }
 
-/// Replays what a workload leaves on a file system of this kind. How much that is depends on what
-/// the kernel has written back by then.
+/// Replays a workload's journal. Its length depends on the kernel's checkpoints.
 fn replayed(what: &str, mke2fs: &[&str], options: &str, work: fn(&Crash)) {
     replayed_for(Judges::Both, what, mke2fs, options, work);
 }
@@ -110,7 +109,7 @@ fn a_damaged_copy_under_a_sum_of_version_1_is_damage_unless_commits_are_asynchro
         };
         fs::create_dir(crash.dir().join("a")).unwrap();
         crash.sync();
-        // Block 1 of a fresh journal is a descriptor, and 2 the first copy.
+        // Block 1 is a descriptor, 2 its first copy.
         let image = crash.now().patched("damaged", 2, 900, &[0xEE]);
         if is_async {
             assert_eq!(assert_same_replay(&image, "v1, damaged", Judges::Both).transactions, 0);
@@ -125,7 +124,7 @@ fn a_damaged_copy_under_a_sum_of_version_1_is_damage_unless_commits_are_asynchro
     }
 }
 
-/// File blocks that begin with the journal's magic number.
+/// File blocks that start with the magic number.
 fn write_magic(crash: &Crash) {
     let block = [&[0xC0, 0x3B, 0x39, 0x98][..], &[7; 1020]].concat();
     fs::write(crash.dir().join("magic"), block.repeat(256)).unwrap();
@@ -139,7 +138,7 @@ fn blocks_that_look_like_the_journals_own_are_unescaped() {
     }
 }
 
-/// Transactions that the smallest of journals holds only a few of.
+/// Transactions that fill the smallest journal several times.
 fn wind(crash: &Crash) {
     for round in 0..12 {
         fs::create_dir(crash.dir().join(format!("r{round}"))).unwrap();
@@ -156,7 +155,7 @@ fn a_log_that_winds_round_its_end_replays() {
     for features in [PLAIN, "metadata_csum,64bit"] {
         replayed("wrap", &small(features), "rw", wind);
     }
-    // e2fsck 1.47.0 follows the log into the fast commits, and misses what is behind the turn.
+    // e2fsck 1.47.0 follows the log into the fast commits, and misses what follows the wrap.
     replayed_for(Judges::Kernel, "wrap before fast commits", &small("fast_commit"), "rw", wind);
 }
 
@@ -166,7 +165,7 @@ fn transaction_numbers_that_wrap_replay_in_order() {
         Ok(image) => image,
         Err(reason) => return println!("skipped: {reason}"),
     };
-    // The journal of a fresh image is empty: any number may come next.
+    // An empty journal may start at any number.
     let location = crate::common::location(&image.path);
     let at = usize::try_from(location.runs[0].0).unwrap() * location.block_size + 0x18;
     let mut bytes = fs::read(&image.path).unwrap();
@@ -184,7 +183,7 @@ fn transaction_numbers_that_wrap_replay_in_order() {
 
 #[test]
 fn fast_commits_that_wait_are_refused_and_an_area_without_them_is_not() {
-    // Large enough that the log does not wind: see above for e2fsck.
+    // Large enough not to wrap; see above.
     let mke2fs = ["-t", "ext4", "-J", "size=4", "-O", "fast_commit"];
     let make = |name: &str, crash: &Crash| fs::File::create(crash.dir().join(name)).unwrap();
     let crash = match Crash::new(&mke2fs, "rw") {

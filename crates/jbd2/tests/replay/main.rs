@@ -1,4 +1,4 @@
-//! Replays of journals that others wrote, and of ours, judged by others.
+//! Replays of journals, checked against other implementations.
 
 mod common;
 mod debugfs;

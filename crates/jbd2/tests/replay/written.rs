@@ -1,5 +1,4 @@
-//! Journals that we wrote, replayed by e2fsck, by the kernel and by us: each finds what was
-//! committed.
+//! Our journals, replayed by e2fsck, the kernel and us.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +9,7 @@ use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::BufCache;
 use dentree_jbd2::{Journal, JournalOptions, replay};
 
-/// A kind of checksum in the journal.
+/// Version of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sums {
     None,
@@ -31,13 +30,13 @@ fn image(sums: Sums, block_size: usize, is_64bit: bool) -> Result<Image, String>
         run("debugfs", &["-w", "-f", text(&script), text(&image.path)])?;
     }
     if sums == Sums::V1 {
-        // s_feature_compat.
+        // `s_feature_compat`.
         return Ok(image.patched("v1", 0, 0x24, &1u32.to_be_bytes()));
     }
     Ok(image)
 }
 
-/// Says in the file system's superblock that its journal is in use.
+/// Sets `needs_recovery`.
 fn mark(bytes: &mut [u8], has_sums: bool) {
     let superblock = &mut bytes[1024..2048];
     superblock[0x60] |= 4;
@@ -55,8 +54,8 @@ fn content(block_size: usize, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Changes, frees and reuses the last blocks of the image in so many transactions, and leaves the
-/// image as a power cut would. Returns what each block holds.
+/// Changes, frees and reuses the image's last blocks, then cuts the power. Returns each block's
+/// content.
 fn work(image: &Image, sums: Sums, is_64bit: bool, transactions: u64) -> BTreeMap<u64, Vec<u8>> {
     let location = location(&image.path);
     let block_size = location.block_size;
@@ -163,7 +162,7 @@ fn a_journal_that_ends_in_room_for_fast_commits() {
         Err(reason) => return println!("skipped: {reason}"),
     };
     let expected = work(&image, Sums::V3, true, 80);
-    // e2fsck looks for the log's end in the wrong place where it winds round.
+    // e2fsck misses the end of a wrapped log.
     let recovered = assert_same_replay(&image, "fast_commit", Judges::Kernel);
     assert!(recovered.transactions > 0 && recovered.revoked > 0);
     for (block, bytes) in expected {
@@ -217,8 +216,7 @@ fn an_aborted_journal_says_so_to_e2fsck() {
     replay(&again, &location).unwrap();
     let cache = Arc::new(BufCache::new(again, 4096, 64 << 20));
     assert_eq!(Journal::open(cache, &location, options).unwrap().recorded_error(), -5);
-    // What was committed is replayed, and the error is found: the image is not called clean without
-    // a check.
+    // The replay runs, and the error is found.
     let output = std::process::Command::new("e2fsck").args(["-p", text(&image.path)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("contains a file system with errors"), "{text}");
