@@ -1,7 +1,7 @@
-//! POSIX access control lists: ext4's short form on disk, and the form of `getxattr(2)`.
+//! POSIX access control lists: the forms on disk and of `getxattr(2)`.
 //!
-//! Both are a version number and entries of tag and permissions. The long form adds an id to every
-//! entry, the short one only to those of named users and groups.
+//! Both have a version and entries of tag, permissions and id. On disk only entries of named users
+//! and groups have an id.
 
 use crate::Problem;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -16,7 +16,7 @@ const TAG_MASK: u16 = 0x10;
 const TAG_OTHER: u16 = 0x20;
 const UNDEFINED_ID: u32 = !0;
 
-/// An entry's tag and permissions; an id may follow.
+/// An id may follow.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawEntry {
@@ -25,7 +25,7 @@ struct RawEntry {
 }
 
 impl RawEntry {
-    /// Whether the entry is about one user or group, and so has an id in both forms.
+    /// Named users and groups have an id in both forms.
     fn is_named(self) -> Result<bool, Problem> {
         match self.e_tag.get() {
             TAG_USER | TAG_GROUP => Ok(true),
@@ -39,8 +39,7 @@ impl RawEntry {
     }
 }
 
-/// Converts the value of `system.posix_acl_access` or `_default` from disk to the form of
-/// `getxattr(2)`.
+/// Converts `system.posix_acl_access` or `_default` from disk to `getxattr(2)`.
 pub fn acl_to_xattr(disk: &[u8]) -> Result<Vec<u8>, Problem> {
     let mut rest = check_version(disk, DISK_VERSION)?;
     let mut value = XATTR_VERSION.to_le_bytes().to_vec();
@@ -68,14 +67,13 @@ pub fn acl_from_xattr(value: &[u8]) -> Result<Vec<u8>, Problem> {
     Ok(disk)
 }
 
-/// Checks `a_version`. Returns the entries.
+/// Returns the entries.
 fn check_version(mut bytes: &[u8], expected: u32) -> Result<&[u8], Problem> {
     let version: &le::U32 = take(&mut bytes)?;
     Problem::check_range("a_version", u64::from(version.get()), u64::from(expected), u64::from(expected))?;
     Ok(bytes)
 }
 
-/// Splits one structure off the front of `rest`.
 fn take<'a, T: FromBytes + Immutable + KnownLayout + Unaligned>(
     rest: &mut &'a [u8],
 ) -> Result<&'a T, Problem> {

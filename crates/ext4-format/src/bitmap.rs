@@ -1,33 +1,31 @@
-//! Block and inode bitmaps: kernel document `bitmaps.rst`. Bit `n` is bit `n % 8` of byte `n / 8`;
-//! set means in use.
+//! Block and inode bitmaps. Bit `n` is bit `n % 8` of byte `n / 8`; set means in use. Source:
+//! kernel document `bitmaps.rst`.
 //!
-//! A bitmap takes a whole block. Bits past the group's last one are set; the checksum leaves out
-//! those past a group of regular size.
+//! Bits after the group's last are set. The checksum covers a full group, not the whole block.
 
 use crate::{SumChange, Superblock, crc32c, raw::split16};
 use std::ops::Range;
 
-/// A change of more bits computes the checksum from scratch.
+/// Beyond, the checksum is computed from scratch.
 const MOST_CHANGED: usize = 256;
 
 impl Superblock {
-    /// The `block_bitmap_sum` of a descriptor for this bitmap; `None` without bitmap checksums.
+    /// A descriptor's `block_bitmap_sum`; `None` without bitmap checksums.
     pub fn block_bitmap_sum(&self, bitmap: &[u8]) -> Option<u32> {
         self.bitmap_sum(bitmap, self.clusters_per_group())
     }
 
-    /// Like [`block_bitmap_sum`](Superblock::block_bitmap_sum), for an inode bitmap.
+    /// A descriptor's `inode_bitmap_sum`; `None` without bitmap checksums.
     pub fn inode_bitmap_sum(&self, bitmap: &[u8]) -> Option<u32> {
         self.bitmap_sum(bitmap, self.inodes_per_group)
     }
 
-    /// Updates checksum `sum` for a flip of all bits of a range; `bitmap` is the result.
+    /// Updates `sum` after all bits of `changed` were flipped; `bitmap` is the result.
     pub fn changed_block_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
         self.changed_sum(sum, changed, bitmap, self.clusters_per_group())
     }
 
-    /// Like [`changed_block_bitmap_sum`](Superblock::changed_block_bitmap_sum), for an inode
-    /// bitmap.
+    /// As [`changed_block_bitmap_sum`](Superblock::changed_block_bitmap_sum).
     pub fn changed_inode_bitmap_sum(&self, sum: u32, changed: Range<usize>, bitmap: &[u8]) -> u32 {
         self.changed_sum(sum, changed, bitmap, self.inodes_per_group)
     }
@@ -49,13 +47,13 @@ impl Superblock {
     fn bitmap_sum(&self, bitmap: &[u8], bits: u32) -> Option<u32> {
         let len = usize::try_from(bits / 8).unwrap_or(usize::MAX);
         let sum = self.checksum_seed.sum(bitmap.get(..len).unwrap_or(bitmap));
-        // Short descriptors hold only the low half.
+        // Short descriptors store the low half.
         let stored = if self.is_64bit() { sum } else { u32::from(split16(sum).1) };
         self.has_metadata_csum().then_some(stored)
     }
 }
 
-/// Sets the bits from `from` to before `to`; ignores those past the bitmap.
+/// Sets the bits `from..to`; ignores those after the bitmap.
 pub fn set_bits(bitmap: &mut [u8], from: usize, to: usize) {
     for (at, mask) in masks(from, to) {
         if let Some(byte) = bitmap.get_mut(at) {
@@ -64,7 +62,7 @@ pub fn set_bits(bitmap: &mut [u8], from: usize, to: usize) {
     }
 }
 
-/// Clears the bits from `from` to before `to`; ignores those past the bitmap.
+/// Clears the bits `from..to`; ignores those after the bitmap.
 pub fn clear_bits(bitmap: &mut [u8], from: usize, to: usize) {
     for (at, mask) in masks(from, to) {
         if let Some(byte) = bitmap.get_mut(at) {
@@ -73,12 +71,12 @@ pub fn clear_bits(bitmap: &mut [u8], from: usize, to: usize) {
     }
 }
 
-/// Whether all bits from `from` to before `to` are set.
+/// Whether the bits `from..to` are set.
 pub fn all_set(bitmap: &[u8], from: usize, to: usize) -> bool {
     masks(from, to).all(|(at, mask)| bitmap.get(at).is_some_and(|byte| byte & mask == mask))
 }
 
-/// The bytes with the bits from `from` to before `to`, each with its mask.
+/// Bytes with a mask of their bits in `from..to`.
 fn masks(from: usize, to: usize) -> impl Iterator<Item = (usize, u8)> {
     (from / 8..to.div_ceil(8)).map(move |at| {
         let low = if at == from / 8 { 0xFF << (from % 8) } else { 0xFF_u32 };
@@ -90,13 +88,13 @@ fn masks(from: usize, to: usize) -> impl Iterator<Item = (usize, u8)> {
 /// A run of clear bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FreeRun {
-    /// The first bit.
+    /// First bit.
     pub first: usize,
-    /// The number of bits.
+    /// Number of bits.
     pub len: usize,
 }
 
-/// The first run of `want` clear bits in `from..to`; without one, the longest run, maybe empty.
+/// The first run of `want` clear bits; without one, the longest, maybe empty.
 pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun {
     let mut longest = FreeRun::default();
     let mut at = from;
@@ -114,7 +112,7 @@ pub fn find_free(bitmap: &[u8], from: usize, to: usize, want: usize) -> FreeRun 
     longest
 }
 
-/// All maximal runs of clear bits from `from` to before `to`.
+/// All runs of clear bits in `from..to`.
 pub fn free_runs(bitmap: &[u8], from: usize, to: usize) -> impl Iterator<Item = FreeRun> {
     let mut at = from;
     std::iter::from_fn(move || {
@@ -124,7 +122,7 @@ pub fn free_runs(bitmap: &[u8], from: usize, to: usize) -> impl Iterator<Item = 
     })
 }
 
-/// The first bit in `from..to` that is `set` (or clear), or `to`. Bits past the bitmap are neither.
+/// The first bit with value `set`, or `to`. Bits after the bitmap have neither value.
 fn next_bit(bitmap: &[u8], from: usize, to: usize, set: bool) -> usize {
     let flip = if set { 0 } else { u64::MAX };
     let mut at = from;
@@ -137,7 +135,6 @@ fn next_bit(bitmap: &[u8], from: usize, to: usize, set: bool) -> usize {
         });
         let wanted = (u64::from_le_bytes(word) ^ flip) >> (at % 64);
         if wanted != 0 {
-            // At most 63.
             return (at + wanted.trailing_zeros() as usize).min(to);
         }
         at = (at / 64 + 1) * 64;

@@ -1,14 +1,13 @@
-//! Names in directories that ignore case (`EXT4_CASEFOLD_FL`).
+//! Names in case-insensitive directories (`EXT4_CASEFOLD_FL`).
 //!
-//! Two names are equal there if their folded forms are: full case folding (CaseFolding.txt, status
-//! C and F), canonical decomposition, default-ignorable code points removed. ext4's one encoding
-//! (`s_encoding` 1) is UTF-8 of Unicode 12.1. A name that is not UTF-8, or has a code point that
-//! 12.1 lacks, is invalid: it is compared and hashed as bytes, or refused by a strict file system
-//! (`s_encoding_flags` bit 0).
+//! Names are equal if their folded forms are: full case folding (CaseFolding.txt, status C and F),
+//! canonical decomposition, without default-ignorable code points. The encoding is UTF-8 of Unicode
+//! 12.1 (`s_encoding` 1). An invalid name is compared and hashed as bytes; strict file systems
+//! (`s_encoding_flags` bit 0) refuse it.
 //!
-//! The tables come from crates with newer Unicode versions. They agree with 12.1, because Unicode
-//! never changes the folding or decomposition of assigned code points, and later ones are refused
-//! first. Linux 6.12 kept ignorable code points; versions before and after remove them.
+//! The tables are of newer Unicode versions. They agree with 12.1, because Unicode does not change
+//! foldings and decompositions, and newer code points are refused first. Linux 6.12 kept ignorable
+//! code points; other versions remove them.
 
 #[cfg(feature = "casefold")]
 use caseless::Caseless as _;
@@ -20,13 +19,12 @@ use std::sync::LazyLock;
 #[cfg(feature = "casefold")]
 use unicode_normalization::UnicodeNormalization as _;
 
-/// A name that a strict file system refuses: not UTF-8, or with a code point that Unicode 12.1
-/// lacks.
+/// A name that is not UTF-8 or has a code point that Unicode 12.1 lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the name is not valid Unicode 12.1 text in UTF-8, which this file system insists on")]
 pub struct InvalidName;
 
-/// A name prepared for many comparisons.
+/// A name to compare with many.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoldedName<'a> {
     bytes: Cow<'a, [u8]>,
@@ -34,7 +32,7 @@ pub struct FoldedName<'a> {
 }
 
 impl<'a> FoldedName<'a> {
-    /// Folds `name`. A `strict` file system refuses an invalid name; others treat it as bytes.
+    /// Folds `name`. Fails for an invalid name if `strict`.
     pub fn new(name: &'a [u8], strict: bool) -> Result<Self, InvalidName> {
         match fold(name) {
             Some(bytes) => Ok(Self { bytes, valid: true }),
@@ -43,7 +41,7 @@ impl<'a> FoldedName<'a> {
         }
     }
 
-    /// Whether a directory entry's name is this name.
+    /// Whether an entry's name equals this one.
     pub fn matches(&self, entry: &[u8]) -> bool {
         match fold(entry) {
             Some(folded) => self.valid && folded == self.bytes,
@@ -51,13 +49,13 @@ impl<'a> FoldedName<'a> {
         }
     }
 
-    /// The bytes whose hash places the name in an htree.
+    /// The input of the directory hash.
     pub fn hash_input(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The folded form of `name`; `None` if it is invalid.
+/// `None`: invalid.
 fn fold(name: &[u8]) -> Option<Cow<'_, [u8]>> {
     if name.is_ascii() {
         return Some(if name.iter().any(u8::is_ascii_uppercase) {
@@ -74,33 +72,31 @@ fn fold_unicode(text: &str) -> Option<Vec<u8>> {
     if !text.chars().all(|c| ASSIGNED.contains(c) || IGNORABLE.contains(c)) {
         return None;
     }
-    // Ignorable code points are removed last: until then they separate the marks on both sides.
+    // Last: until then they separate combining marks.
     let folded: String = text.chars().default_case_fold().nfd().filter(|&c| !IGNORABLE.contains(c)).collect();
     Some(folded.into_bytes())
 }
 
-/// Never called: without the feature, file systems with such names are not opened.
+/// Not called: such file systems are not opened.
 #[cfg(not(feature = "casefold"))]
 fn fold_unicode(_: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// A set of code points as sorted ranges.
+/// Sorted ranges.
 #[cfg(feature = "casefold")]
 struct CodePoints(Vec<(char, char)>);
 
 #[cfg(feature = "casefold")]
 static ASSIGNED: LazyLock<CodePoints> = LazyLock::new(|| CodePoints::with_property(r"\p{Age=12.1}"));
-/// U+180F became ignorable when Unicode 14 assigned it. Other ignorable unassigned code points were
-/// so in 12.1, and ext4 removes them.
+/// U+180F is ignorable only since Unicode 14 assigned it.
 #[cfg(feature = "casefold")]
 static IGNORABLE: LazyLock<CodePoints> =
     LazyLock::new(|| CodePoints::with_property(r"[\p{Default_Ignorable_Code_Point}--\x{180F}]"));
 
 #[cfg(feature = "casefold")]
 impl CodePoints {
-    /// The code points of the regular expression `class`. An invalid one is the empty set; the
-    /// tests check ours.
+    /// A regular expression's code points. An invalid one gives none; the tests check ours.
     fn with_property(class: &str) -> Self {
         let parsed = regex_syntax::parse(class).ok().map(regex_syntax::hir::Hir::into_kind);
         let class = match parsed {
@@ -140,7 +136,7 @@ mod tests {
 
     #[test]
     fn names_unknown_to_unicode_12_1_are_bytes_or_refused() {
-        // U+1FAE0, the melting face, came with Unicode 14.
+        // U+1FAE0 is of Unicode 14.
         for name in [&b"caf\xe9"[..], b"\xed\xa0\x80", "\u{1fae0}".as_bytes()] {
             assert_eq!(FoldedName::new(name, true), Err(InvalidName));
             let folded = FoldedName::new(name, false).unwrap();

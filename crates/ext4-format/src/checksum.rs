@@ -1,32 +1,28 @@
-//! The two checksums of ext4 and their seeds.
-//!
-//! The kernel passes the running value on without the final inversion that the algorithms' names
-//! imply.
+//! The checksums of ext4. Like the kernel, without the final inversion.
 
-/// Continues a CRC32c over `data` from the running value `crc` (`!0` at the start).
+/// Continues a CRC32c; `crc` is `!0` at the start.
 pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!crc, data)
 }
 
-/// Continues a CRC16 (polynomial 0x8005, reflected) over `data` from the running value `crc` (`!0`
-/// at the start).
+/// Continues a CRC16 (polynomial 0x8005, reflected); `crc` is `!0` at the start.
 pub fn crc16(crc: u16, data: &[u8]) -> u16 {
     data.iter().fold(crc, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xA001 } else { crc >> 1 })
     })
 }
 
-/// The start value of metadata checksums: of the file system, or of one inode.
+/// Start value of metadata checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChecksumSeed(pub u32);
 
 impl ChecksumSeed {
-    /// The file system's seed, from its UUID, if the superblock stores none.
+    /// The file system's seed, unless the superblock stores one.
     pub fn of_uuid(uuid: &[u8; 16]) -> ChecksumSeed {
         ChecksumSeed(crc32c(!0, uuid))
     }
 
-    /// The seed of all structures of one inode.
+    /// The seed of an inode's structures.
     pub fn of_inode(self, ino: u32, generation: u32) -> ChecksumSeed {
         ChecksumSeed(crc32c(crc32c(self.0, &ino.to_le_bytes()), &generation.to_le_bytes()))
     }
@@ -37,19 +33,18 @@ impl ChecksumSeed {
     }
 }
 
-/// The polynomial of CRC32c, reflected: bit 31 stands for x⁰.
+/// Reflected: bit 31 is x⁰.
 const CRC32C_POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// The effect of changed bits on the CRC32c of the data around them.
+/// The effect of changed bits on a CRC32c.
 ///
 /// CRCs are linear: the checksums of two strings of equal length differ by the checksum, started at
-/// 0, of their difference. Zeros after a difference multiply its checksum by a power of x.
+/// 0, of their difference. A zero byte after a difference multiplies its checksum by x⁸.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SumChange(u32);
 
 impl SumChange {
-    /// For 32 bits that start `bytes_to_end` bytes before the end of the data; or for that many
-    /// zeros.
+    /// For 32 bits at `bytes_to_end` before the end of the data, or for that many zeros.
     pub const fn at(bytes_to_end: usize) -> SumChange {
         let (mut power, mut rest) = (POWERS[0][bytes_to_end & 0xFF], bytes_to_end >> 8);
         if rest < POWERS[1].len() {
@@ -66,15 +61,14 @@ impl SumChange {
         SumChange(power)
     }
 
-    /// The change of the checksum for an XOR of `difference` into the 32 bits (little-endian), or
-    /// the running value that the zeros make of `difference`.
+    /// The checksum's change after XOR of `difference` (little-endian); or `difference`, a running
+    /// value, after the zeros.
     pub const fn of(self, difference: u32) -> u32 {
         multiply(difference, self.0)
     }
 }
 
-/// The product of two polynomials modulo that of CRC32c. Branchless, as branches would be
-/// mispredicted half of the time.
+/// Product modulo the polynomial. Branches would be mispredicted half of the time.
 const fn multiply(one: u32, other: u32) -> u32 {
     let (mut product, mut shifted, mut bit) = (0, other, 32);
     while bit > 0 {
@@ -85,7 +79,7 @@ const fn multiply(one: u32, other: u32) -> u32 {
     product
 }
 
-/// x⁸ to the powers from 0 to 256, and to those times 256: enough for 64 KiB.
+/// Powers of x⁸: 0 to 256, and those times 256. Enough for 64 KiB.
 static POWERS: [[u32; 257]; 2] = [powers(1 << 23), powers(powers(1 << 23)[256])];
 
 const fn powers(of: u32) -> [u32; 257] {
@@ -132,7 +126,7 @@ mod tests {
 
     #[test]
     fn both_algorithms_give_their_check_values() {
-        // Check values of CRC-32/ISCSI (inverted at the end) and CRC-16/MODBUS (not inverted).
+        // CRC-32/ISCSI without its final inversion, and CRC-16/MODBUS.
         assert_eq!(!crc32c(!0, b"123456789"), 0xE306_9283);
         assert_eq!(crc16(!0, b"123456789"), 0x4B37);
     }

@@ -1,4 +1,4 @@
-//! Directory entries and the leaf blocks that hold them: kernel document `directory.rst`.
+//! Directory entries and leaf blocks. Source: kernel document `directory.rst`.
 
 use crate::raw::raw_layout;
 use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
@@ -7,12 +7,12 @@ use zerocopy::{FromBytes, little_endian as le};
 
 pub(crate) const HEADER_LEN: usize = 8;
 const TAIL_LEN: usize = 12;
-/// The shortest entry: header and a name of 1 to 4 bytes.
+/// Header, and a name of 1 to 4 bytes.
 const MIN_ENTRY_LEN: usize = 12;
 const TAIL_FILE_TYPE: u8 = 0xDE;
 
 raw_layout! {
-    /// `struct ext4_dir_entry_2` without its name.
+    /// `struct ext4_dir_entry_2` without the name.
     RawEntry, size 0x8 {
         0x0 inode: le::U32,
         0x4 rec_len: le::U16,
@@ -22,8 +22,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct ext4_dir_entry_tail`: the end of a leaf with a checksum, disguised as an unused
-    /// entry.
+    /// `struct ext4_dir_entry_tail`: a leaf's checksum, disguised as an unused entry.
     RawTail, size 0xC {
         0x0 det_reserved_zero1: le::U32,
         0x4 det_rec_len: le::U16,
@@ -33,23 +32,23 @@ raw_layout! {
     }
 }
 
-/// An entry that names an inode.
+/// A used entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// The name: 1 to 255 bytes. Neither `/` nor NUL has been ruled out.
+    /// 1 to 255 bytes; may contain `/` and NUL.
     pub name: &'a [u8],
-    /// The inode, a valid number.
+    /// Inode number, in range.
     pub inode: InodeNumber,
-    /// `file_type`; meaningless without the filetype feature.
+    /// `file_type`; meaningless without filetype.
     pub file_type: u8,
-    /// Bytes before this entry.
+    /// Offset in the block.
     pub start: usize,
-    /// Bytes before the next.
+    /// Offset of the next entry.
     pub end: usize,
 }
 
 impl Entry<'_> {
-    /// The position of the name in the block.
+    /// Range of the name in the block.
     #[inline]
     pub fn name_range(&self) -> Range<usize> {
         let start = self.start + HEADER_LEN;
@@ -60,16 +59,16 @@ impl Entry<'_> {
 /// An entry to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewEntry<'a> {
-    /// The name: 1 to 255 bytes.
+    /// 1 to 255 bytes.
     pub name: &'a [u8],
-    /// The inode.
+    /// Inode number.
     pub inode: InodeNumber,
-    /// The file type as directories record it, 0 without the filetype feature: 1 regular, 2
-    /// directory, 3 and 4 character and block device, 5 pipe, 6 socket, 7 symbolic link.
+    /// 0 without filetype; 1 regular, 2 directory, 3 character device, 4 block device, 5 pipe, 6
+    /// socket, 7 symbolic link.
     pub file_type: u8,
 }
 
-/// The entries in use of a leaf block, or of inline entries in an inode.
+/// The used entries of a leaf block or of inline data. Stops after an error.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     pub(crate) bytes: &'a [u8],
@@ -79,18 +78,18 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Iterates over the entries in `bytes`. After an error there are no more.
+    /// Entries in `bytes`.
     pub fn new(bytes: &'a [u8], block_size: BlockSize, inodes_count: u32) -> Entries<'a> {
         Entries { bytes, at: 0, block_size, inodes_count }
     }
 
-    /// Starts at byte `start`, the beginning of an entry.
+    /// Starts at byte `start`, which must be an entry.
     pub fn starting_at(self, start: usize) -> Entries<'a> {
         Entries { at: start, ..self }
     }
 
-    /// Skips used entries with less than `need` spare bytes while they are plainly valid and not
-    /// the last; [`parse`](Entries::parse) judges the rest. An insertion scans the whole leaf.
+    /// Skips valid entries with less than `need` spare bytes, except the last. A fast path of
+    /// insertions, which scan the whole leaf.
     pub(crate) fn skip_full(&mut self, need: usize) {
         if self.block_size.log2() == 16 {
             return;
@@ -108,7 +107,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Parses the entry at `self.at`, used or not.
+    /// Parses the entry at `self.at`; `None` if unused.
     #[inline]
     pub(crate) fn parse(&mut self) -> Result<Option<Entry<'a>>, Problem> {
         let start = self.at;
@@ -134,7 +133,7 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Problem>;
 
-    // Inlined, as a search in another crate scans half of a leaf on average.
+    // Searches from other crates scan half a leaf on average.
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while self.at < self.bytes.len() {
@@ -151,8 +150,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Blocks of 64 KiB have no 16-bit length: two bits are moved, and two values stand for the whole
-/// block.
+/// In 64 KiB blocks two bits are moved, and two values mean the whole block.
 fn rec_len(stored: u16, block_size: BlockSize) -> usize {
     let stored_wide = usize::from(stored);
     match stored {
@@ -162,12 +160,12 @@ fn rec_len(stored: u16, block_size: BlockSize) -> usize {
     }
 }
 
-/// Undoes [`rec_len`].
+/// Inverse of [`rec_len`].
 pub(crate) fn stored_rec_len(len: usize, block_size: BlockSize) -> u16 {
     if block_size.log2() == 16 && len == block_size.in_memory() {
         return u16::MAX;
     }
-    // Below 64 KiB the second part is zero.
+    // The second term is zero below 64 KiB.
     u16::try_from(len & 0xFFFC | len >> 16 & 3).unwrap_or(u16::MAX)
 }
 
@@ -182,16 +180,16 @@ fn check_rec_len(len: usize, need: usize, left: usize) -> Result<(), Problem> {
     Err(Problem::Value { field: "rec_len", value: wide(len), because })
 }
 
-/// The kind of a directory's block.
+/// Kind of a directory block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockRole {
-    /// Entries and a checksum.
+    /// Entries, maybe with a checksum.
     Leaf,
-    /// Part of the htree index, disguised as an unused entry (the first block: as `.` and `..`).
+    /// htree index, disguised as an unused entry, or in block 0 as `.` and `..`.
     Index,
 }
 
-/// The role of block `block` of a directory; `indexed`: it has an index.
+/// `indexed`: the directory has an htree.
 pub fn block_role(bytes: &[u8], block: LogicalBlock, indexed: bool, block_size: BlockSize) -> BlockRole {
     let whole = RawEntry::ref_from_prefix(bytes).is_ok_and(|(first, _)| {
         first.inode.get() == 0 && rec_len(first.rec_len.get(), block_size) == block_size.in_memory()
@@ -199,9 +197,9 @@ pub fn block_role(bytes: &[u8], block: LogicalBlock, indexed: bool, block_size: 
     if indexed && (block.0 == 0 || whole) { BlockRole::Index } else { BlockRole::Leaf }
 }
 
-/// Writes an entry from byte `at` to byte `end` of a leaf block (`end` is a multiple of 4, at most
-/// 256 KiB away). Without an inode it is unused. The bytes between name and `end` do not change. An
-/// entry that does not fit is not written.
+/// Writes an entry over `at..end` of a leaf block, except the bytes after its name. Without an
+/// inode it is unused. Has no effect if it does not fit. `end` is a multiple of 4, at most 256 KiB
+/// after `at`.
 pub fn write_entry(
     bytes: &mut [u8],
     at: usize,
@@ -228,12 +226,12 @@ pub fn write_entry(
     raw.file_type = entry.file_type;
 }
 
-/// The bytes of a leaf block without the checksum.
+/// Bytes of a leaf block for entries.
 pub fn leaf_room(block_size: BlockSize, has_checksums: bool) -> usize {
     block_size.in_memory() - if has_checksums { TAIL_LEN } else { 0 }
 }
 
-/// Writes the checksum at the end of a leaf block.
+/// Writes a leaf block's checksum.
 pub fn set_leaf_checksum(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     let at = bytes.len().saturating_sub(TAIL_LEN);
     let (summed, tail) = bytes.split_at_mut(at);
@@ -244,8 +242,7 @@ pub fn set_leaf_checksum(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     tail.det_checksum.set(inode_seed.sum(summed));
 }
 
-/// Updates a leaf's checksum for the changes of its entries, by
-/// [`EntriesMut::sum_change`](crate::EntriesMut::sum_change). The checksum was right before them.
+/// Updates a leaf's valid checksum by [`EntriesMut::sum_change`](crate::EntriesMut::sum_change).
 pub fn update_leaf_checksum(bytes: &mut [u8], sum_change: u32) {
     let at = bytes.len().saturating_sub(TAIL_LEN);
     if let Some(Ok(tail)) = bytes.get_mut(at..).map(RawTail::mut_from_bytes) {
@@ -253,7 +250,7 @@ pub fn update_leaf_checksum(bytes: &mut [u8], sum_change: u32) {
     }
 }
 
-/// Verifies the checksum at the end of a leaf block.
+/// Verifies a leaf block's checksum.
 pub fn verify_leaf(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let missing = Problem::Missing { what: "the checksum at the end of the directory block" };
     let (summed, tail) = bytes.split_at_checked(bytes.len().saturating_sub(TAIL_LEN)).ok_or(missing)?;

@@ -1,8 +1,7 @@
-//! Changes of directory entries, in a leaf block or inline in an inode.
+//! Changes of directory entries in a leaf block or in inline data.
 //!
-//! Entries fill their area without gaps. Free space is the end of an entry's `rec_len` after its
-//! name, or an entry without an inode. A new entry takes the first space that suffices; a removed
-//! one joins the entry before it.
+//! Entries fill their area. Free space is the rest of an entry's `rec_len`, or an unused entry. A
+//! new entry takes the first free space; a removed one joins the entry before.
 
 use crate::dir_entry::{HEADER_LEN, RawEntry, stored_rec_len, write_entry};
 use crate::{BlockSize, Entries, Entry, InodeNumber, NewEntry, Problem, SumChange, crc32c};
@@ -15,45 +14,43 @@ impl<'a> From<Entry<'a>> for NewEntry<'a> {
     }
 }
 
-/// The length of an entry whose name has `name_len` bytes.
+/// Length of an entry with a name of `name_len` bytes.
 pub fn entry_len(name_len: usize) -> usize {
     (HEADER_LEN + name_len).next_multiple_of(4)
 }
 
-/// A writable area of entries. Its length is fixed, and a change that fails leaves no trace.
+/// A writable area of entries. A failed change has no effect.
 #[derive(Debug)]
 pub struct EntriesMut<'a> {
     bytes: &'a mut [u8],
     block_size: BlockSize,
     inodes_count: u32,
-    /// See [`sum_change`](EntriesMut::sum_change).
     sum_change: Option<u32>,
 }
 
-/// The part of the area that one `rec_len` covers.
+/// The area of one `rec_len`.
 #[derive(Clone, Copy)]
 struct Slot {
     start: usize,
     end: usize,
-    /// Bytes that its entry needs; 0 for an unused one.
+    /// 0 for an unused entry.
     used: usize,
 }
 
 impl<'a> EntriesMut<'a> {
-    /// The entries in `bytes`, without a checksum.
+    /// Entries in `bytes`, which excludes a checksum.
     pub fn new(bytes: &'a mut [u8], block_size: BlockSize, inodes_count: u32) -> EntriesMut<'a> {
         EntriesMut { bytes, block_size, inodes_count, sum_change: Some(0) }
     }
 
-    /// The XOR that the changes so far make to the area's checksum. `None`: compute it from
-    /// scratch.
+    /// Change of the area's checksum, to XOR. `None`: compute it from scratch.
     pub fn sum_change(&self) -> Option<u32> {
         self.sum_change
     }
 
-    /// Runs `change`, which changes only the bytes of a range.
+    /// `change` modifies only `range`.
     fn change(&mut self, range: Range<usize>, change: impl FnOnce(&mut Self)) {
-        // The incremental update of a larger part would cost as much as a full checksum.
+        // For more, an incremental update costs as much as a full checksum.
         let is_part = range.len() <= self.bytes.len() / 4;
         let sum = |area: &Self| crc32c(0, area.bytes.get(range.clone()).unwrap_or_default());
         let before = is_part.then(|| sum(self));
@@ -72,13 +69,13 @@ impl<'a> EntriesMut<'a> {
         });
     }
 
-    /// Adds an entry; `false`, with no change, if it does not fit.
+    /// Adds an entry. `false`: it does not fit.
     pub fn insert(&mut self, entry: &NewEntry<'_>) -> Result<bool, Problem> {
         Ok(self.insert_from(0, entry)?.is_some())
     }
 
-    /// Like [`insert`](EntriesMut::insert), from the entry at byte `start`, where [`room_for`]
-    /// found space. Returns the position of the new entry.
+    /// As [`insert`](EntriesMut::insert), from an entry found by [`room_for`]. Returns the new
+    /// entry's offset.
     pub fn insert_from(&mut self, start: usize, entry: &NewEntry<'_>) -> Result<Option<usize>, Problem> {
         let mut entries = self.entries();
         entries.at = start;
@@ -93,7 +90,7 @@ impl<'a> EntriesMut<'a> {
         Ok(Some(start))
     }
 
-    /// Replaces all entries, packed from the front. `false`, and no change, if they do not fit.
+    /// Replaces all entries. `false`: they do not fit.
     pub fn fill(&mut self, entries: &[NewEntry<'_>]) -> bool {
         let need: usize = entries.iter().map(|entry| entry_len(entry.name.len())).sum();
         if need > self.bytes.len() {
@@ -122,7 +119,7 @@ impl<'a> EntriesMut<'a> {
         Ok(())
     }
 
-    /// Points the entry at byte `start` to another inode.
+    /// Changes the inode of the entry at byte `start`.
     pub fn point(&mut self, start: usize, inode: InodeNumber, file_type: u8) -> Result<(), Problem> {
         let missing = Problem::Missing { what: "the entry to be changed" };
         self.find_entry(start)?.ok_or(missing)?;
@@ -136,7 +133,7 @@ impl<'a> EntriesMut<'a> {
         Ok(())
     }
 
-    /// The used entry at byte `start`, and the slot before it.
+    /// The used entry at byte `start`, and the one before.
     fn find_entry(&self, start: usize) -> Result<Option<(Option<Slot>, Slot)>, Problem> {
         let mut before = None;
         for slot in self.slots() {
@@ -157,7 +154,7 @@ impl<'a> EntriesMut<'a> {
         slots(self.entries())
     }
 
-    /// Writes an entry at `start` with a `rec_len` up to `end`; it fits.
+    /// The entry fits.
     fn write(&mut self, start: usize, end: usize, entry: &NewEntry<'_>) {
         let room = start..start + entry_len(entry.name.len());
         self.bytes.get_mut(room).unwrap_or_default().fill(0);
@@ -172,7 +169,7 @@ impl<'a> EntriesMut<'a> {
     }
 }
 
-/// The position of the entry, used or not, after which a name of `name_len` bytes fits.
+/// Offset of the first entry, used or not, with space for a name of `name_len` bytes.
 pub fn room_for(entries: Entries<'_>, name_len: usize) -> Result<Option<usize>, Problem> {
     Ok(find_room(entries, entry_len(name_len))?.map(|slot| slot.start))
 }
@@ -188,7 +185,7 @@ fn find_room(mut entries: Entries<'_>, need: usize) -> Result<Option<Slot>, Prob
     Ok(None)
 }
 
-/// The slots of an area, used or not.
+/// All entries, used or not.
 fn slots(mut entries: Entries<'_>) -> impl Iterator<Item = Result<Slot, Problem>> {
     let len = entries.bytes.len();
     std::iter::from_fn(move || {

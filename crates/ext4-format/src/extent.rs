@@ -1,21 +1,20 @@
-//! Extent tree nodes: kernel document `ifork.rst`.
+//! Extent tree nodes. Source: kernel document `ifork.rst`.
 
 use crate::raw::{join, raw_layout, split, split16, u32_at};
 use crate::{BlockNumber, ChecksumSeed, LogicalBlock, Problem};
 use std::ops::Range;
 use zerocopy::{FromBytes, little_endian as le};
 
-/// The deepest possible tree: five index levels above the leaves map 2^32 blocks.
+/// Maximum depth: five index levels map 2^32 blocks.
 pub const MAX_DEPTH: u16 = 5;
 
 const MAGIC: u16 = 0xF30A;
 const HEADER_LEN: usize = 12;
 const ENTRY_LEN: usize = 12;
-/// Lengths above this mark an extent that is allocated but reads as zeros.
+/// Greater lengths mean unwritten extents.
 const MAX_INIT_LEN: u16 = 32768;
-/// Most blocks of an initialized extent.
 pub(crate) const MAX_WRITTEN_LEN: u32 = 32768;
-/// Most blocks of an unwritten extent: its mark takes the highest length.
+/// The mark takes the highest length.
 pub(crate) const MAX_UNWRITTEN_LEN: u32 = 32767;
 
 raw_layout! {
@@ -30,7 +29,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct ext4_extent`, in leaves.
+    /// `struct ext4_extent`: entry of a leaf.
     RawExtent, size 0xC {
         0x0 ee_block: le::U32,
         0x4 ee_len: le::U16,
@@ -40,7 +39,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct ext4_extent_idx`, in all other nodes.
+    /// `struct ext4_extent_idx`: entry of other nodes.
     RawIndex, size 0xC {
         0x0 ei_block: le::U32,
         0x4 ei_leaf_lo: le::U32,
@@ -52,26 +51,26 @@ raw_layout! {
 /// A contiguous run of a file's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// First block within the file.
+    /// First file block.
     pub logical: LogicalBlock,
-    /// How many blocks.
+    /// Number of blocks.
     pub len: u32,
     /// First block on the device.
     pub start: BlockNumber,
-    /// Allocated but never written: reads as zeros.
+    /// Allocated, but reads as zeros.
     pub unwritten: bool,
 }
 
-/// A pointer to a node one level down.
+/// Pointer to a node one level down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtentIndex {
-    /// First block within the file that the node may map.
+    /// First file block that the node may map.
     pub logical: LogicalBlock,
     /// The node's block.
     pub child: BlockNumber,
 }
 
-/// A node. Its entries ascend without overlap within the range that its parent gives.
+/// A node. Its entries ascend without overlap in its parent's range.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtentNode<'a> {
     depth: u16,
@@ -119,27 +118,27 @@ impl From<RawIndex> for ExtentIndex {
     }
 }
 
-/// What a node says about a file block.
+/// Result of a lookup in a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// This extent maps it.
+    /// Mapped by this extent.
     Mapped(Extent),
-    /// A hole, with all blocks up to its end.
+    /// Not mapped.
     Hole {
-        /// The block after the hole, up to 2^32.
+        /// First block after the hole, up to 2^32.
         end: u64,
     },
-    /// See the child.
+    /// Continue in a child.
     Down {
-        /// The child's block.
+        /// Its block.
         child: BlockNumber,
-        /// The file blocks that the child may map.
+        /// File blocks that it may map.
         range: Range<u64>,
     },
 }
 
 impl<'a> ExtentNode<'a> {
-    /// Parses a node of `depth` levels above the leaves that may map the file blocks of `range`.
+    /// Parses a node `depth` levels above the leaves for the file blocks `range`.
     pub fn parse(bytes: &'a [u8], depth: u16, range: Range<u64>) -> Result<ExtentNode<'a>, Problem> {
         let (header, rest) = header(bytes)?;
         let found = header.eh_depth.get();
@@ -161,25 +160,25 @@ impl<'a> ExtentNode<'a> {
         Ok(node)
     }
 
-    /// Parses the root in an inode's `i_block`.
+    /// Parses the root, `i_block`.
     pub fn parse_root(i_block: &'a [u8; 60]) -> Result<ExtentNode<'a>, Problem> {
         let depth = header(i_block)?.0.eh_depth.get();
         Problem::check_range("eh_depth", u64::from(depth), 0, u64::from(MAX_DEPTH))?;
         ExtentNode::parse(i_block, depth, 0..1 << 32)
     }
 
-    /// Levels below this node.
+    /// Levels below.
     pub fn depth(&self) -> u16 {
         self.depth
     }
 
-    /// The extents of a leaf; empty for other nodes.
+    /// Extents; none above the leaves.
     pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + 'a {
         let extents = if let Entries::Leaf(extents) = self.entries { extents } else { &[] };
         extents.iter().copied().map(Extent::from)
     }
 
-    /// The pointers of a node above the leaves; empty for a leaf.
+    /// Pointers; none in a leaf.
     pub fn indices(&self) -> impl ExactSizeIterator<Item = ExtentIndex> + 'a {
         let indices = if let Entries::Index(indices) = self.entries { indices } else { &[] };
         indices.iter().copied().map(ExtentIndex::from)
@@ -208,7 +207,7 @@ impl<'a> ExtentNode<'a> {
         }
     }
 
-    /// Looks up file block `block`, which is in this node's range.
+    /// Looks up a file block of this node's range.
     pub fn step(&self, block: LogicalBlock) -> Step {
         match self.entries {
             Entries::Leaf(extents) => {
@@ -243,8 +242,8 @@ fn header(bytes: &[u8]) -> Result<(&RawHeader, &[u8]), Problem> {
     Ok((header, rest))
 }
 
-/// Writes a leaf of ascending `extents` over `bytes`: an inode's `i_block`, or a block that
-/// [`set_extent_checksum`] finishes. Extents past `(bytes.len() - 12) / 12` are left out.
+/// Writes a leaf to `i_block`, or to a block that [`set_extent_checksum`] finishes. Extents beyond
+/// the space are dropped.
 pub fn write_extent_leaf(bytes: &mut [u8], extents: &[Extent]) {
     let Some(entries) = write_header(bytes, 0, extents.len()) else { return };
     let Ok((places, _)) = <[RawExtent]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN)
@@ -261,7 +260,7 @@ pub fn write_extent_leaf(bytes: &mut [u8], extents: &[Extent]) {
     }
 }
 
-/// Like [`write_extent_leaf`], for a node `depth` levels above the leaves.
+/// As [`write_extent_leaf`], for a node `depth` levels above the leaves.
 pub fn write_extent_index(bytes: &mut [u8], depth: u16, indices: &[ExtentIndex]) {
     let Some(entries) = write_header(bytes, depth, indices.len()) else { return };
     let Ok((places, _)) = <[RawIndex]>::mut_from_prefix_with_elems(entries, entries.len() / ENTRY_LEN) else {
@@ -287,7 +286,7 @@ fn write_header(bytes: &mut [u8], depth: u16, entries: usize) -> Option<&mut [u8
     Some(rest)
 }
 
-/// Writes the checksum after the last possible entry of an extent block.
+/// Writes an extent block's checksum, after the space for entries.
 pub fn set_extent_checksum(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     let Ok((header, _)) = header(bytes) else { return };
     let tail = HEADER_LEN + ENTRY_LEN * usize::from(header.eh_max.get());
@@ -297,7 +296,7 @@ pub fn set_extent_checksum(bytes: &mut [u8], inode_seed: ChecksumSeed) {
     }
 }
 
-/// Verifies the checksum after the last possible entry of an extent block.
+/// Verifies an extent block's checksum.
 pub fn verify_extent_block(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let tail = HEADER_LEN + ENTRY_LEN * usize::from(header(bytes)?.0.eh_max.get());
     let short = Problem::Short { what: "an extent block's checksum", need: tail + 4, have: bytes.len() };

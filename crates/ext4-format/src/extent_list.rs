@@ -1,36 +1,32 @@
-//! Changes of the extents of a leaf: pure functions on the list that
-//! [`write_extent_leaf`](crate::write_extent_leaf) writes.
+//! Changes of a leaf's extents, as a list for [`write_extent_leaf`](crate::write_extent_leaf).
 //!
-//! Every change of a block map (allocation, conversion of an unwritten extent, a hole) is one
-//! [`remap`]: a range of file blocks gets a new mapping, or none.
+//! Allocation, conversion of unwritten extents and hole punching are all a [`remap`].
 
 use crate::extent::{MAX_UNWRITTEN_LEN, MAX_WRITTEN_LEN};
 use crate::{BlockNumber, Extent, LogicalBlock};
 use std::ops::Range;
 
 impl Extent {
-    /// The file block after the extent, up to 2^32.
+    /// First file block after the extent, up to 2^32.
     pub fn end(&self) -> u64 {
         u64::from(self.logical.0) + u64::from(self.len)
     }
 
-    /// The part of the extent within `range`, if any.
+    /// The part within `range`.
     pub fn part(&self, range: Range<u64>) -> Option<Extent> {
         let first = range.start.max(u64::from(self.logical.0));
         let end = range.end.min(self.end());
-        // Within the extent, so they fit.
         let logical = u32::try_from(first).ok()?;
         let len = u32::try_from(end.checked_sub(first)?).ok().filter(|&len| len > 0)?;
         let start = BlockNumber(self.start.0 + u64::from(logical - self.logical.0));
         Some(Extent { logical: LogicalBlock(logical), len, start, unwritten: self.unwritten })
     }
 
-    /// Most blocks of an extent of this kind.
     fn max_len(&self) -> u32 {
         if self.unwritten { MAX_UNWRITTEN_LEN } else { MAX_WRITTEN_LEN }
     }
 
-    /// Merges with `next`, if that continues this extent in the file and on the device.
+    /// Merges with `next` if contiguous.
     fn absorb(&mut self, next: &Extent) -> bool {
         let fits = self.unwritten == next.unwritten
             && self.end() == u64::from(next.logical.0)
@@ -43,8 +39,8 @@ impl Extent {
     }
 }
 
-/// Maps the file blocks of `range` to `with`, or unmaps them. Returns their old mappings. `extents`
-/// ascend without overlap, before and after; adjacent ones are merged up to the length limit.
+/// Maps `range` to `with`, or unmaps it. Returns the old mappings. `extents` ascend without
+/// overlap; adjacent ones are merged.
 pub fn remap(extents: &mut Vec<Extent>, range: Range<u64>, with: Option<Extent>) -> Vec<Extent> {
     let first = extents.partition_point(|extent| extent.end() <= range.start);
     let last = extents.partition_point(|extent| u64::from(extent.logical.0) < range.end).max(first);
@@ -52,7 +48,7 @@ pub fn remap(extents: &mut Vec<Extent>, range: Range<u64>, with: Option<Extent>)
     let removed = touched.iter().filter_map(|extent| extent.part(range.clone())).collect();
     let before = touched.first().and_then(|extent| extent.part(0..range.start));
     let after = touched.last().and_then(|extent| extent.part(range.end..u64::MAX));
-    // With a neighbour on each side, for merging.
+    // With neighbours, for merging.
     let (from, to) = (first.saturating_sub(1), (last + 1).min(extents.len()));
     let left = extents.get(from..first).unwrap_or_default().iter().copied();
     let right = extents.get(last..to).unwrap_or_default().iter().copied();
@@ -71,7 +67,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The mapping of each of the first blocks.
+    /// Mapping by block.
     type Model = Vec<Option<(u64, bool)>>;
 
     fn model_of(extents: &[Extent]) -> Model {
@@ -86,7 +82,7 @@ mod tests {
         model
     }
 
-    /// First block, count, and mapping.
+    /// First block, count, mapping.
     type Change = (u32, u32, Option<(u64, bool)>);
 
     fn changes() -> impl Strategy<Value = Vec<Change>> {
@@ -100,7 +96,7 @@ mod tests {
             let (mut extents, mut model) = (Vec::new(), model_of(&[]));
             for (first, len, with) in changes {
                 let range = u64::from(first)..u64::from(first + len);
-                // A multiple of the block's number, so that some changes continue others.
+                // A multiple of the block's number, so that some extents are contiguous.
                 let with = with.map(|(start, unwritten)| Extent {
                     logical: LogicalBlock(first),
                     len,

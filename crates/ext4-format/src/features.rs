@@ -1,4 +1,4 @@
-//! Feature flags of the superblock, by their names in `mke2fs -O` and `dumpe2fs`.
+//! Feature flags, named as in `mke2fs -O` and `dumpe2fs`.
 
 macro_rules! feature_set {
     ($(#[$meta:meta])* $name:ident, letter $letter:literal {
@@ -16,12 +16,12 @@ macro_rules! feature_set {
                 self.0 & flags.0 == flags.0
             }
 
-            /// The set flags that are not in `known`.
+            /// The flags not in `known`.
             pub fn without(self, known: $name) -> $name {
                 $name(self.0 & !known.0)
             }
 
-            /// The names of all set flags, lowest bit first; an unnamed one by set and bit.
+            /// Names of the set flags, lowest bit first; unnamed ones as set and bit.
             pub fn names(self) -> Vec<String> {
                 (0..32)
                     .filter(|bit| self.0 & 1 << bit != 0)
@@ -36,117 +36,117 @@ macro_rules! feature_set {
 }
 
 feature_set! {
-    /// Features that an implementation may ignore.
+    /// `s_feature_compat`: may be ignored.
     Compat, letter 'C' {
-        /// Directories get blocks in advance.
+        /// Preallocates directory blocks.
         DIR_PREALLOC = 0x1, "dir_prealloc";
-        /// Of the AFS server; nothing uses it.
+        /// AFS server; unused.
         IMAGIC_INODES = 0x2, "imagic_inodes";
-        /// It has a journal.
+        /// Has a journal.
         HAS_JOURNAL = 0x4, "has_journal";
-        /// Extended attributes may exist.
+        /// Has extended attributes.
         EXT_ATTR = 0x8, "ext_attr";
-        /// Blocks after the group descriptors are reserved for growth.
+        /// Blocks reserved for more group descriptors.
         RESIZE_INODE = 0x10, "resize_inode";
-        /// Directories may have an htree index.
+        /// Directories may have an htree.
         DIR_INDEX = 0x20, "dir_index";
-        /// Groups may be uninitialized; unused.
+        /// Unused.
         LAZY_BG = 0x40, "lazy_bg";
-        /// Of the snapshot patches; nothing uses it.
+        /// Snapshot patches; unused.
         EXCLUDE_INODE = 0x80, "exclude_inode";
-        /// Of the snapshot patches; nothing uses it.
+        /// Snapshot patches; unused.
         EXCLUDE_BITMAP = 0x100, "snapshot_bitmap";
-        /// At most two backups of the superblock, in the groups of `s_backup_bgs`.
+        /// Superblock backups only in the groups of `s_backup_bgs`.
         SPARSE_SUPER2 = 0x200, "sparse_super2";
-        /// The journal may hold fast commits.
+        /// The journal may have fast commits.
         FAST_COMMIT = 0x400, "fast_commit";
-        /// Inode numbers and UUID never change: keys depend on them.
+        /// Inode numbers and UUID are fixed: keys depend on them.
         STABLE_INODES = 0x800, "stable_inodes";
-        /// Orphans are listed in a file.
+        /// Orphans are in a file.
         ORPHAN_FILE = 0x1000, "orphan_file";
     }
 }
 
 feature_set! {
-    /// Features that an implementation must know before it reads.
+    /// `s_feature_incompat`: must be known to read.
     Incompat, letter 'I' {
-        /// Compressed files; no kernel ever released reads it.
+        /// Compressed files; never released.
         COMPRESSION = 0x1, "compression";
-        /// Directory entries record the type of their inode.
+        /// Directory entries have a file type.
         FILETYPE = 0x2, "filetype";
-        /// The journal must be replayed first.
+        /// The journal needs a replay.
         RECOVER = 0x4, "needs_recovery";
-        /// This is an external journal, no file system.
+        /// An external journal.
         JOURNAL_DEV = 0x8, "journal_dev";
         /// Group descriptors are in their meta block groups.
         META_BG = 0x10, "meta_bg";
-        /// Files may be mapped by extents.
+        /// Files may have extents.
         EXTENTS = 0x40, "extent";
-        /// Block numbers of 64 bits.
+        /// 64-bit block numbers.
         BITS64 = 0x80, "64bit";
-        /// Protected against a second mount.
+        /// Multiple mount protection.
         MMP = 0x100, "mmp";
         /// Bitmaps and inode tables may be in other groups.
         FLEX_BG = 0x200, "flex_bg";
-        /// Large attribute values in inodes of their own.
+        /// Large attribute values have their own inodes.
         EA_INODE = 0x400, "ea_inode";
         /// Data in directory entries (Lustre).
         DIRDATA = 0x1000, "dirdata";
-        /// The superblock has the checksum seed.
+        /// The superblock stores the checksum seed.
         CSUM_SEED = 0x2000, "metadata_csum_seed";
-        /// Directories above 2 GiB and htrees of three levels.
+        /// Directories above 2 GiB, and htrees of three levels.
         LARGEDIR = 0x4000, "large_dir";
-        /// Small files and directories within the inode.
+        /// Small files and directories are in the inode.
         INLINE_DATA = 0x8000, "inline_data";
-        /// There may be encrypted files and names.
+        /// May have encrypted files.
         ENCRYPT = 0x10000, "encrypt";
-        /// Directories may ignore case.
+        /// Directories may be case-insensitive.
         CASEFOLD = 0x20000, "casefold";
     }
 }
 
 feature_set! {
-    /// Features that an implementation must know before it writes.
+    /// `s_feature_ro_compat`: must be known to write.
     RoCompat, letter 'R' {
-        /// Backups of the superblock in groups 0, 1 and powers of 3, 5 and 7 only.
+        /// Superblock backups only in groups 0, 1 and powers of 3, 5 and 7.
         SPARSE_SUPER = 0x1, "sparse_super";
         /// Files above 2 GiB.
         LARGE_FILE = 0x2, "large_file";
-        /// Nothing uses it.
+        /// Unused.
         BTREE_DIR = 0x4, "btree_dir";
         /// Files above 2 TiB: `i_blocks` may count file system blocks.
         HUGE_FILE = 0x8, "huge_file";
-        /// Group descriptors have a CRC16 and may mark uninitialized groups.
+        /// Group descriptors have a CRC16, and groups may be uninitialized.
         GDT_CSUM = 0x10, "uninit_bg";
-        /// Directories of more than 65,000 subdirectories.
+        /// More than 65,000 subdirectories.
         DIR_NLINK = 0x20, "dir_nlink";
-        /// Inodes have room for nanoseconds and more.
+        /// Inodes have nanoseconds and more.
         EXTRA_ISIZE = 0x40, "extra_isize";
-        /// Of the snapshot patches.
+        /// Snapshot patches.
         HAS_SNAPSHOT = 0x80, "snapshot";
-        /// Quota files are file system metadata.
+        /// Quota files are metadata.
         QUOTA = 0x100, "quota";
-        /// Space is allocated in clusters of several blocks.
+        /// Allocation in clusters of blocks.
         BIGALLOC = 0x200, "bigalloc";
-        /// All metadata has CRC32c checksums.
+        /// CRC32c checksums of all metadata.
         METADATA_CSUM = 0x400, "metadata_csum";
-        /// Of a patch that was never merged.
+        /// Never merged.
         REPLICA = 0x800, "replica";
-        /// Not to be mounted for writing.
+        /// Must not be mounted for writing.
         READONLY = 0x1000, "read-only";
         /// Project quotas.
         PROJECT = 0x2000, "project";
         /// Files may share blocks (Android).
         SHARED_BLOCKS = 0x4000, "shared_blocks";
-        /// There may be fs-verity files.
+        /// May have fs-verity files.
         VERITY = 0x8000, "verity";
-        /// The orphan file may not be empty.
+        /// The orphan file may be in use.
         ORPHAN_PRESENT = 0x10000, "orphan_present";
     }
 }
 
 impl Incompat {
-    /// The features that can be read here.
+    /// Features that this crate can read.
     pub const READABLE: Incompat = Incompat(
         Incompat::FILETYPE.0
             | Incompat::RECOVER.0

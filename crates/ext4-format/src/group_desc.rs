@@ -1,14 +1,14 @@
-//! Group descriptors: kernel document `group_descr.rst`.
+//! Group descriptors. Source: kernel document `group_descr.rst`.
 
 use crate::raw::{join, join16, raw_layout, split, split16};
 use crate::{BlockNumber, GroupNumber, Incompat, Problem, Superblock, crc16};
 use zerocopy::{FromBytes, FromZeros, little_endian as le};
 
-/// The offset of `bg_checksum`: checksums leave it out or take it as zero.
+/// Offset of `bg_checksum`.
 const CHECKSUM_AT: usize = 0x1E;
 
 raw_layout! {
-    /// The first half of `struct ext4_group_desc`: all of it without 64bit.
+    /// `struct ext4_group_desc` without 64bit.
     RawGroupDescLow, size 0x20 {
         0x00 bg_block_bitmap_lo: le::U32,
         0x04 bg_inode_bitmap_lo: le::U32,
@@ -26,7 +26,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// The second half of `struct ext4_group_desc`, offsets from 0x20.
+    /// The 64bit half of `struct ext4_group_desc`, offsets from 0x20.
     RawGroupDescHigh, size 0x20 {
         0x00 bg_block_bitmap_hi: le::U32,
         0x04 bg_inode_bitmap_hi: le::U32,
@@ -42,17 +42,16 @@ raw_layout! {
     }
 }
 
-/// `bg_flags`: what was never written in a group. Only with descriptor checksums.
+/// `bg_flags`. Only with descriptor checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct GroupFlags(pub u16);
 
 impl GroupFlags {
-    /// No inode of the group was ever used: inode bitmap and table are uninitialized.
+    /// Inode bitmap and table are uninitialized.
     pub const INODE_UNINIT: GroupFlags = GroupFlags(0x1);
-    /// Only mkfs's metadata is in use: the block bitmap is uninitialized and follows from the
-    /// layout.
+    /// The block bitmap is uninitialized; it follows from the layout.
     pub const BLOCK_UNINIT: GroupFlags = GroupFlags(0x2);
-    /// Never used inodes read as zeros.
+    /// Unused inodes are zeroed.
     pub const ITABLE_ZEROED: GroupFlags = GroupFlags(0x4);
 
     /// Whether all of `flags` are set.
@@ -60,45 +59,45 @@ impl GroupFlags {
         self.0 & flags.0 == flags.0
     }
 
-    /// The union with `flags`.
+    /// Adds `flags`.
     pub fn with(self, flags: GroupFlags) -> GroupFlags {
         GroupFlags(self.0 | flags.0)
     }
 
-    /// The difference to `flags`.
+    /// Removes `flags`.
     pub fn without(self, flags: GroupFlags) -> GroupFlags {
         GroupFlags(self.0 & !flags.0)
     }
 }
 
-/// A group descriptor whose inode table is within the file system. [`check`](GroupDesc::check)
-/// checks the rest.
+/// A group descriptor. Only the inode table's location is validated; see
+/// [`check`](GroupDesc::check).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupDesc {
-    /// The block bitmap.
+    /// Block bitmap.
     pub block_bitmap: BlockNumber,
-    /// The inode bitmap.
+    /// Inode bitmap.
     pub inode_bitmap: BlockNumber,
-    /// First block of the inode table.
+    /// Inode table's first block.
     pub inode_table: BlockNumber,
-    /// Free clusters (blocks, without bigalloc).
+    /// Free clusters.
     pub free_blocks: u32,
     /// Free inodes.
     pub free_inodes: u32,
-    /// Directories among the inodes in use.
+    /// Directories.
     pub used_dirs: u32,
-    /// Never used inodes at the end of the table. Only with descriptor checksums.
+    /// Unused inodes at the end of the table.
     pub itable_unused: u32,
-    /// What has never been written.
+    /// Uninitialized parts.
     pub flags: GroupFlags,
-    /// Checksum of the block bitmap: see [`Superblock::block_bitmap_sum`].
+    /// [`Superblock::block_bitmap_sum`].
     pub block_bitmap_sum: u32,
-    /// Checksum of the inode bitmap: see [`Superblock::inode_bitmap_sum`].
+    /// [`Superblock::inode_bitmap_sum`].
     pub inode_bitmap_sum: u32,
 }
 
 impl GroupDesc {
-    /// Parses the descriptor of `group` from its `desc_size` bytes and verifies its checksum.
+    /// Parses `desc_size` bytes, and verifies the checksum.
     pub fn parse(bytes: &[u8], group: GroupNumber, sb: &Superblock) -> Result<GroupDesc, Problem> {
         let short = || Problem::Short { what: "a group descriptor", need: 32, have: bytes.len() };
         let (low, rest) = RawGroupDescLow::ref_from_prefix(bytes).map_err(|_| short())?;
@@ -127,8 +126,7 @@ impl GroupDesc {
         Ok(desc)
     }
 
-    /// Checks what readers do not use: the positions of the bitmaps, and that no count exceeds the
-    /// group.
+    /// Checks what readers do not need: the bitmaps' locations, and the counts.
     pub fn check(&self, group: GroupNumber, sb: &Superblock) -> Result<(), Problem> {
         let places = [
             ("bg_block_bitmap", self.block_bitmap, 1),
@@ -152,8 +150,7 @@ impl GroupDesc {
         at_most("bg_itable_unused", self.itable_unused, self.free_inodes)
     }
 
-    /// Writes every field over the descriptor's `desc_size` bytes, and its checksum if the file
-    /// system has any. Other bytes do not change. Fields past the end of `bytes` are left out.
+    /// Writes all fields and the checksum over `desc_size` bytes; other bytes do not change.
     pub fn encode(&self, bytes: &mut [u8], group: GroupNumber, sb: &Superblock) {
         let mut unused = RawGroupDescHigh::new_zeroed();
         let Ok((low, rest)) = RawGroupDescLow::mut_from_prefix(bytes) else { return };
@@ -189,7 +186,7 @@ impl GroupDesc {
     }
 }
 
-/// The checksum of a descriptor's bytes, if the file system has any.
+/// `None`: the file system has no checksums.
 fn checksum(bytes: &[u8], group: GroupNumber, sb: &Superblock) -> Option<u16> {
     let before = bytes.get(..CHECKSUM_AT).unwrap_or_default();
     let after = bytes.get(CHECKSUM_AT + 2..).unwrap_or_default();
@@ -272,7 +269,7 @@ mod tests {
             let sb = superblock(incompat, RoCompat::METADATA_CSUM);
             let mut bitmap = [0x55; 1024];
             let mut sum = sb.inode_bitmap_sum(&bitmap).unwrap();
-            // The group has 2048 inodes: the last bits are not in the checksum.
+            // With 2048 inodes per group the last bits are not in the checksum.
             for bits in
                 [0..1, 1..2, 7..9, 8..16, 5..5, 3..259, 4..261, 0..2048, 2047..2048, 2040..2050, 2048..2049]
             {

@@ -1,11 +1,9 @@
-//! Directory hashes, which place a name in a leaf of an htree directory.
+//! Directory hashes, which place a name in an htree.
 //!
-//! There are three algorithms, each for signed and unsigned name bytes (a flag in `s_flags`,
-//! because the first kernels hashed the `char` of their machine), and SipHash, which needs the
-//! directory's encryption key and is not computed here. Sources: the kernel's
-//! `Documentation/filesystems/ext4/directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4's round
-//! functions; the directory hash takes 8 input words instead of 16, hence "half"), and Wheeler and
-//! Needham's TEA paper (16 cycles).
+//! Each of three algorithms exists for signed and unsigned name bytes (`s_flags`), because the
+//! first kernels hashed the machine's `char`. SipHash needs the directory's key and is not computed
+//! here. Sources: the kernel's `directory.rst` ("Hash Tree Directories"), RFC 1320 (MD4; the hash
+//! takes 8 input words of 16, hence "half"), and Wheeler and Needham's TEA paper (16 cycles).
 
 mod half_md4;
 
@@ -13,22 +11,22 @@ use fearless_simd::Level;
 use std::fmt;
 use std::ops::Range;
 
-/// The major hash of a name, which orders dx entries. Bit 0 is clear in a name's hash; in a dx
-/// entry it means that names of this hash continue from the previous block.
+/// Major hash: the order of dx entries. Bit 0 is clear in a name's hash; in a dx entry it means
+/// that names with this hash are also in the previous block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MajorHash(u32);
 
 impl MajorHash {
-    /// The end-of-directory hash, shifted like the others: no name has it.
+    /// End-of-directory hash; no name has it.
     const END: u32 = 0x7fff_ffff << 1;
 
-    /// The hash of an algorithm's raw word: bit 0 clear, and not the end-of-directory value.
+    /// From an algorithm's raw word: clears bit 0, and avoids the end-of-directory hash.
     pub const fn from_raw(raw: u32) -> Self {
         let even = raw & !1;
         Self(if even == Self::END { Self::END - 2 } else { even })
     }
 
-    /// The hash of a dx entry, without its continuation bit.
+    /// From a dx entry, without its continuation bit.
     pub(crate) const fn stored(raw: u32) -> Self {
         Self(raw & !1)
     }
@@ -45,13 +43,13 @@ impl fmt::Debug for MajorHash {
     }
 }
 
-/// Both hashes of a name. The minor one orders names that share a major hash in readdir cookies;
-/// the legacy algorithm has none (0).
+/// Both hashes of a name. The minor one orders names with equal major hash in readdir cookies; 0 in
+/// the legacy algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NameHash {
-    /// The order of the htree.
+    /// Order in the htree.
     pub major: MajorHash,
-    /// Further 32 bits of the same digest.
+    /// 32 more bits of the digest.
     pub minor: u32,
 }
 
@@ -62,33 +60,31 @@ impl NameHash {
     }
 }
 
-/// The algorithm of a directory (`dx_root_info.hash_version`) or of new directories
-/// (`s_def_hash_version`).
+/// `dx_root_info.hash_version`; `s_def_hash_version` of new directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashAlgorithm {
-    /// A multiply-and-xor hash; weak, and without a seed.
+    /// Multiply and XOR; weak, without a seed.
     Legacy,
-    /// MD4's three rounds over 8 input words; the default of mke2fs.
+    /// MD4 over 8 input words; mke2fs's default.
     HalfMd4,
-    /// The Tiny Encryption Algorithm run as a hash.
+    /// The Tiny Encryption Algorithm.
     Tea,
-    /// SipHash-2-4 under a key derived from the directory's encryption key: casefolded and
-    /// encrypted directories.
+    /// SipHash-2-4 with the directory's key: casefolded and encrypted directories.
     SipHash,
 }
 
-/// The sign of bytes from 0x80 up: negative (`s_flags` bit 0) or not (bit 1).
+/// Sign of bytes from 0x80 up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CharSign {
-    /// Like `char` on x86; mke2fs's choice there, and the default without either bit.
+    /// `s_flags` bit 0: `char` on x86. The default.
     #[default]
     Signed,
-    /// Like `char` on ARM, PowerPC and s390.
+    /// `s_flags` bit 1: `char` on ARM, PowerPC and s390.
     Unsigned,
 }
 
 impl CharSign {
-    /// A name byte as a 32-bit word for the sums.
+    /// Converts a name byte to a word.
     pub(crate) fn widen(self, byte: u8) -> u32 {
         match self {
             Self::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
@@ -97,18 +93,17 @@ impl CharSign {
     }
 }
 
-/// The hash function of a directory.
+/// A directory's hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashVersion {
-    /// The algorithm.
+    /// Algorithm.
     pub algorithm: HashAlgorithm,
-    /// The sign of name bytes.
+    /// Sign of name bytes.
     pub sign: CharSign,
 }
 
 impl HashVersion {
-    /// Decodes the on-disk byte: 0 to 2 take the signedness of the superblock, 3 to 5 name the
-    /// unsigned flavour themselves, 6 is SipHash. `None`: no algorithm has this number.
+    /// Decodes 0 to 2 (sign from the superblock), 3 to 5 (unsigned) and 6 (SipHash).
     pub fn from_disk(version: u8, superblock_sign: CharSign) -> Option<Self> {
         let (algorithm, sign) = match version {
             0 => (HashAlgorithm::Legacy, superblock_sign),
@@ -123,11 +118,8 @@ impl HashVersion {
         Some(Self { algorithm, sign })
     }
 
-    /// Hashes `name` with the file system's seed (`s_hash_seed` as four little-endian words; all
-    /// zero means the default seed).
-    ///
-    /// `None` for [`HashAlgorithm::SipHash`], which needs a key: such directories are searched leaf
-    /// by leaf.
+    /// Hashes `name`. `None` for [`HashAlgorithm::SipHash`]: such directories are searched leaf by
+    /// leaf.
     pub fn hash(self, name: &[u8], seed: HashSeed) -> Option<NameHash> {
         let (major, minor) = match self.algorithm {
             HashAlgorithm::Legacy => (legacy(name, self.sign), 0),
@@ -150,9 +142,8 @@ impl HashVersion {
     }
 }
 
-/// Hashes names in `bytes` like [`HashVersion::hash`] with half of MD4, sixteen in parallel, in a
-/// quarter to half of the time. Appends the hashes in the order of the names. A name outside of the
-/// bytes counts as empty.
+/// Appends the half-MD4 hashes of names in `bytes`, as [`HashVersion::hash`]. Sixteen in parallel
+/// take a quarter to half of the time. A name out of range counts as empty.
 pub fn half_md4_batch(
     bytes: &[u8],
     names: impl IntoIterator<Item = Range<usize>>,
@@ -163,7 +154,7 @@ pub fn half_md4_batch(
     half_md4::hash_in_parallel(Level::new(), bytes, names.into_iter(), sign, seed, hashes);
 }
 
-/// The initial words of the seeded hashes: `s_hash_seed`, or MD4's initial state if that is zero.
+/// `s_hash_seed`, or MD4's initial state if that is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HashSeed([u32; 4]);
 
@@ -171,7 +162,7 @@ impl HashSeed {
     /// RFC 1320's initial state.
     pub const DEFAULT: Self = Self([0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476]);
 
-    /// From the superblock's words in host order.
+    /// From the superblock's words.
     pub fn new(words: [u32; 4]) -> Self {
         if words == [0; 4] { Self::DEFAULT } else { Self(words) }
     }
@@ -193,7 +184,7 @@ fn legacy(name: &[u8], sign: CharSign) -> u32 {
     newer << 1
 }
 
-/// Feeds `name` to `transform`, `BYTES` bytes (`WORDS` words) at a time; nothing if it is empty.
+/// Feeds `name` to `transform`, `BYTES` bytes (`WORDS` words) at a time.
 fn digest<const BYTES: usize, const WORDS: usize>(
     name: &[u8],
     sign: CharSign,
@@ -209,9 +200,8 @@ fn digest<const BYTES: usize, const WORDS: usize>(
     state
 }
 
-/// Packs the head of `rest` into words, first byte highest; the gap is filled with the length of
-/// `rest`, repeated in each byte. The addition carries on purpose: signed bytes borrow from their
-/// neighbours.
+/// Packs `rest` into words, first byte highest, padded with its length in each byte. Signed bytes
+/// borrow from their neighbours: the addition carries.
 fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] {
     let len = u32::try_from(rest.len()).unwrap_or(u32::MAX);
     let half = len | len.wrapping_shl(8);
@@ -220,7 +210,7 @@ fn input_words<const WORDS: usize>(rest: &[u8], sign: CharSign) -> [u32; WORDS] 
     let (whole, part) = rest.as_chunks();
     for (word, &bytes) in words.iter_mut().zip(whole) {
         let word_of = u32::from_be_bytes(bytes);
-        // A signed byte from 0x80 up is 0x100 less, borrowed from its left neighbour.
+        // A signed byte borrows from its left neighbour.
         let borrowed = match sign {
             CharSign::Signed => (word_of & 0x8080_8080) << 1,
             CharSign::Unsigned => 0,

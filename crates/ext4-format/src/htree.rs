@@ -1,7 +1,7 @@
 //! Index blocks of htree directories, which map hashes to leaf blocks.
 //!
-//! Block 0 of an indexed directory is the root, further index blocks are nodes. To an old reader
-//! both are directory blocks with one or two entries and much free space, which hides the index:
+//! Block 0 is the root, other index blocks are nodes. To old readers both look like directory
+//! blocks with one or two entries:
 //!
 //! ```text
 //!         root                                    node
@@ -14,12 +14,11 @@
 //! …                                               (under metadata_csum: a tail after `limit`)
 //! ```
 //!
-//! Some versions of the kernel's `directory.rst` put a node's block and entry 1 at 0xE and 0x12;
-//! the field widths, and every image, say 0xC and 0x10.
+//! Some versions of the kernel's `directory.rst` have a node's block and entry 1 at 0xE and 0x12;
+//! all images have them at 0xC and 0x10.
 //!
-//! Entry 0 has no hash of its own: it covers everything below entry 1. Parsing reads only the head
-//! of a block, as every lookup needs it; [`IndexBlock::verify`] checks the whole block once, when
-//! it is read.
+//! Entry 0 has no hash: it covers all below entry 1. Lookups parse only a block's head;
+//! [`IndexBlock::verify`] checks a whole block once, when it is read.
 
 use crate::hash::{CharSign, HashVersion, MajorHash};
 use crate::raw::{raw_layout, u32_at};
@@ -34,7 +33,7 @@ pub use change::{
 };
 
 raw_layout! {
-    /// `struct fake_dirent` with its name padded to four bytes.
+    /// `struct fake_dirent` with a padded name.
     RawFakeDirent, size 12 {
         0x0 inode: le::U32,
         0x4 rec_len: le::U16,
@@ -45,7 +44,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct dx_root` before its entries.
+    /// `struct dx_root` without entries.
     RawDxRoot, size 32 {
         0x00 dot: RawFakeDirent,
         0x0C dotdot: RawFakeDirent,
@@ -58,7 +57,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// `struct dx_node` before its entries.
+    /// `struct dx_node` without entries.
     RawDxNode, size 8 {
         0x0 inode: le::U32,
         0x4 rec_len: le::U16,
@@ -83,59 +82,57 @@ raw_layout! {
     }
 }
 
-/// Bytes of `struct dx_tail`: a reserved word, then the checksum.
+/// `struct dx_tail`: a reserved word and the checksum.
 const TAIL_SIZE: usize = 8;
-/// The upper four bits of a block number were once reserved for a fill hint.
+/// The upper four bits were reserved for a fill hint.
 const BLOCK_MASK: u32 = 0x0fff_ffff;
-/// Root plus one level of nodes; one more with the `large_dir` feature.
+/// Without large_dir.
 const MAX_LEVELS: u8 = 1;
 
-/// The result of looking up a hash in an index block.
+/// An entry of an index block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The lowest hash of the block, as stored.
+    /// Lowest hash, as stored.
     hash: u32,
-    /// A block of the directory: an index block of the next level, or a leaf. Not checked against
-    /// the directory's size.
+    /// An index block of the next level, or a leaf. Not validated.
     pub block: LogicalBlock,
 }
 
 impl IndexEntry {
-    /// The lowest hash of a name in the block; 0 in entry 0 of an index block.
+    /// Lowest hash in the block; 0 in entry 0.
     pub fn hash(self) -> MajorHash {
         MajorHash::stored(self.hash)
     }
 
-    /// The same hash with another block: a first entry, which has no hash, inherits that of the
-    /// level above.
+    /// With another block: entry 0 inherits its parent's hash.
     pub fn leading_to(self, block: LogicalBlock) -> IndexEntry {
         IndexEntry { block, ..self }
     }
 
-    /// Whether names with this entry's hash may also be in the previous entry's block.
+    /// Whether names with this hash are also in the previous block.
     pub fn is_continuation(self) -> bool {
         self.hash & 1 == 1
     }
 
-    /// Whether a search for `hash` in the previous block must continue here.
+    /// Whether a search for `hash` must continue here from the previous block.
     pub fn continues(self, hash: MajorHash) -> bool {
         self.is_continuation() && self.hash() == hash
     }
 }
 
-/// The entries of one index block, in hash order. Never empty.
+/// The entries of an index block, by hash. Never empty.
 #[derive(Clone, Copy)]
 pub struct IndexBlock<'a> {
     bytes: &'a [u8],
     entries: &'a [RawDxEntry],
-    /// The position of the entries.
+    /// Of the entries.
     offset: usize,
-    /// The capacity.
+    /// Maximum number of entries.
     limit: usize,
 }
 
 impl<'a> IndexBlock<'a> {
-    /// Finds the entries from `offset` on. `has_tail`: the file system has metadata checksums.
+    /// `has_tail`: the file system has metadata_csum.
     fn parse(bytes: &'a [u8], offset: usize, has_tail: bool) -> Result<Self, Problem> {
         let space = bytes.get(offset..).unwrap_or_default();
         let (head, _) =
@@ -173,32 +170,32 @@ impl<'a> IndexBlock<'a> {
         self.entries.len() == self.limit
     }
 
-    /// The number of entries, at least one.
+    /// Number of entries, at least one.
     #[expect(clippy::len_without_is_empty, reason = "an index block is never empty")]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Entry `at`; `None` past the last.
+    /// Entry `at`.
     pub fn get(&self, at: usize) -> Option<IndexEntry> {
         let raw = self.entries.get(at)?;
         let hash = if at == 0 { 0 } else { raw.hash.get() };
         Some(IndexEntry { hash, block: LogicalBlock(raw.block.get() & BLOCK_MASK) })
     }
 
-    /// All entries in hash order.
+    /// All entries, by hash.
     pub fn iter(&self) -> impl Iterator<Item = IndexEntry> + use<'a> {
         let block = *self;
         (0..block.len()).filter_map(move |at| block.get(at))
     }
 
-    /// The index of the entry whose block holds `hash`: the last one that does not start after it.
-    /// Unsorted entries give some valid index.
+    /// Index of the entry for `hash`: the last that does not start after it. Unsorted entries give
+    /// a valid index, too.
     pub fn find(&self, hash: MajorHash) -> usize {
         self.entries[1..].partition_point(|entry| entry.hash.get() <= hash.get())
     }
 
-    /// Checks what parsing leaves out: that hashes ascend and, with a seed, the checksum.
+    /// Checks that hashes ascend and, with a seed, the checksum.
     pub fn verify(&self, seed: Option<ChecksumSeed>) -> Result<(), Problem> {
         if let Some(seed) = seed {
             let (stored, computed) = self.checksums(seed)?;
@@ -219,8 +216,7 @@ impl<'a> IndexBlock<'a> {
         Ok(())
     }
 
-    /// The stored checksum, and the computed one: over all entries in use, then the tail with a
-    /// checksum of zero.
+    /// Stored and computed checksum: over used entries, then the tail.
     fn checksums(&self, seed: ChecksumSeed) -> Result<(u32, u32), Problem> {
         let tail_at = self.offset + self.limit * size_of::<RawDxEntry>();
         let used = self.offset + size_of_val(self.entries);
@@ -235,20 +231,19 @@ impl<'a> IndexBlock<'a> {
     }
 }
 
-/// The root of a directory's index: block 0 of the directory.
+/// The root of an htree.
 #[derive(Clone, Copy)]
 pub struct IndexRoot<'a> {
-    /// The hash function of this directory.
+    /// The directory's hash function.
     pub hash_version: HashVersion,
-    /// Levels of index blocks below the root: with 0, the root's entries are leaves.
+    /// Index levels below the root.
     pub indirect_levels: u8,
-    /// The root's own entries.
+    /// The root's entries.
     pub entries: IndexBlock<'a>,
 }
 
 impl<'a> IndexRoot<'a> {
-    /// Parses block 0 of an indexed directory. `sign` comes from the superblock's flags,
-    /// `large_dir` and `has_tail` from its features (`large_dir`, `metadata_csum`).
+    /// Parses block 0. `sign`, `large_dir` and `has_tail` (metadata_csum) are the superblock's.
     pub fn parse(bytes: &'a [u8], sign: CharSign, large_dir: bool, has_tail: bool) -> Result<Self, Problem> {
         let (root, _) =
             RawDxRoot::ref_from_prefix(bytes).map_err(|_| short(bytes, size_of::<RawDxRoot>()))?;
@@ -288,7 +283,7 @@ fn not_an_index(field: &'static str, value: u64) -> Problem {
     Problem::Value { field, value, because: "no directory index block has there" }
 }
 
-/// Checks a record length; in 64 KiB blocks 0 and 65535 mean the whole block.
+/// In 64 KiB blocks 0 and 65535 mean the whole block.
 fn check_rec_len(stored: le::U16, expected: usize, block: usize) -> Result<(), Problem> {
     let stored = stored.get();
     let len = match stored {
@@ -304,7 +299,7 @@ mod tests {
     use crate::hash::HashAlgorithm;
     use proptest::prelude::*;
 
-    /// A root or node of `size` bytes with these entries; the first hash is not stored.
+    /// The first hash is not stored.
     fn build(size: usize, node: bool, has_tail: bool, entries: &[(u32, u32)]) -> Vec<u8> {
         let mut block = vec![0; size];
         let rec_len = |len: usize| u16::try_from(len).unwrap_or(0).to_le_bytes();

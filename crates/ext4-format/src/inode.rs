@@ -1,4 +1,4 @@
-//! Inodes: kernel document `inodes.rst`.
+//! Inodes. Source: kernel document `inodes.rst`.
 
 use crate::raw::{join, join16, raw_layout, split, split16};
 use crate::{
@@ -8,11 +8,11 @@ use zerocopy::{FromBytes, little_endian as le};
 
 /// Bytes of `i_block`.
 pub const I_BLOCK_LEN: usize = 60;
-/// The end of the fields that every inode has.
+/// End of the fields of every inode.
 const CLASSIC_LEN: usize = 128;
 const CHECKSUM_LO_AT: usize = 0x7C;
 const CHECKSUM_HI_AT: usize = 0x82;
-/// The ends of time fields that an inode may lack.
+/// Ends of optional times.
 const CTIME_EXTRA_END: usize = 0x88;
 const MTIME_EXTRA_END: usize = 0x8C;
 const ATIME_EXTRA_END: usize = 0x90;
@@ -24,7 +24,7 @@ const S_IFMT: u16 = 0o170_000;
 const S_IFREG: u16 = 0o100_000;
 
 raw_layout! {
-    /// The first 128 bytes of `struct ext4_inode`, with the Linux meaning of `osd1` and `osd2`.
+    /// `struct ext4_inode`, first 128 bytes; `osd1` and `osd2` as on Linux.
     RawInode, size 0x80 {
         0x00 i_mode: le::U16,
         0x02 i_uid: le::U16,
@@ -53,7 +53,7 @@ raw_layout! {
 }
 
 raw_layout! {
-    /// The rest, as far as `i_extra_isize` reaches, offsets from 0x80.
+    /// The rest, up to `i_extra_isize`; offsets from 0x80.
     RawInodeExtra, size 0x20 {
         0x00 i_extra_isize: le::U16,
         0x02 i_checksum_hi: le::U16,
@@ -74,53 +74,52 @@ pub struct InodeFlags(pub u32);
 impl InodeFlags {
     /// Content and names are encrypted.
     pub const ENCRYPT: InodeFlags = InodeFlags(0x800);
-    /// The directory has an htree index.
+    /// htree directory.
     pub const INDEX: InodeFlags = InodeFlags(0x1000);
     /// `i_blocks` counts file system blocks.
     pub const HUGE_FILE: InodeFlags = InodeFlags(0x4_0000);
-    /// Subdirectories are spread over the file system, like those of the root.
+    /// Spreads subdirectories, like the root.
     pub const TOPDIR: InodeFlags = InodeFlags(0x2_0000);
-    /// The content is mapped by extents.
+    /// Mapped by extents.
     pub const EXTENTS: InodeFlags = InodeFlags(0x8_0000);
-    /// An imagic inode of AFS servers, which exist no more.
+    /// Inode of the AFS server; obsolete.
     pub const IMAGIC: InodeFlags = InodeFlags(0x2000);
-    /// Cannot be changed.
+    /// Immutable.
     pub const IMMUTABLE: InodeFlags = InodeFlags(0x10);
-    /// Can only be appended to.
+    /// Append-only.
     pub const APPEND: InodeFlags = InodeFlags(0x20);
     /// Protected by fs-verity.
     pub const VERITY: InodeFlags = InodeFlags(0x10_0000);
-    /// Holds the value of an extended attribute.
+    /// Value of an extended attribute.
     pub const EA_INODE: InodeFlags = InodeFlags(0x20_0000);
-    /// The content is in the inode.
+    /// Content is in the inode.
     pub const INLINE_DATA: InodeFlags = InodeFlags(0x1000_0000);
-    /// The directory ignores case.
+    /// Case-insensitive directory.
     pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
-    /// The flags that `FS_IOC_GETFLAGS` shows (`EXT4_FL_USER_VISIBLE`).
+    /// Shown by `FS_IOC_GETFLAGS` (`EXT4_FL_USER_VISIBLE`).
     pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
-    /// The flags that `FS_IOC_SETFLAGS` sets and clears: secure deletion, undelete, compress,
-    /// synchronous, immutable, append-only, no dump, no atime, no tail merging, synchronous
-    /// directory, top directory, project.
+    /// Changed by `FS_IOC_SETFLAGS`: secure deletion, undelete, compress, synchronous, immutable,
+    /// append-only, no dump, no atime, no tail merging, synchronous directory, top directory,
+    /// project.
     pub const SETTABLE: InodeFlags = InodeFlags(0x2003_80FF);
-    /// Flags of the inode's layout, which cannot just be set: journalled data, extents, direct
-    /// access, casefold.
+    /// Depend on the inode's layout: journalled data, extents, direct access, casefold.
     pub const FIXED: InodeFlags = InodeFlags(0x4208_4000);
 
-    /// The flags that a new inode inherits from its directory: synchronous, no dump, no atime,
-    /// journalled data, synchronous directory, project, casefold.
+    /// Inherited from the directory: synchronous, no dump, no atime, journalled data, synchronous
+    /// directory, project, casefold.
     pub const INHERITED: InodeFlags = InodeFlags(0x6001_40C8);
-    /// Those of them that regular files do not inherit: synchronous directory, casefold, project.
+    /// Of these, not inherited by regular files: synchronous directory, casefold, project.
     pub const DIRECTORIES_ONLY: InodeFlags = InodeFlags(0x6001_0000);
-    /// Those of them that inodes without content inherit: no dump, no atime.
+    /// Of these, inherited by special files and symbolic links: no dump, no atime.
     pub const OTHERS_ALSO: InodeFlags = InodeFlags(0xC0);
 
-    /// The union with `flags`.
+    /// Adds `flags`.
     #[must_use]
     pub fn with(self, flags: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 | flags.0)
     }
 
-    /// The difference to `flags`.
+    /// Removes `flags`.
     #[must_use]
     pub fn without(self, flags: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 & !flags.0)
@@ -132,92 +131,91 @@ impl InodeFlags {
     }
 }
 
-/// The number of a character or block device.
+/// A device number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceNumber {
-    /// The driver.
+    /// Driver.
     pub major: u32,
-    /// The driver's device.
+    /// Device.
     pub minor: u32,
 }
 
-/// An inode. Its block map is still raw: see [`block`](Inode::block).
+/// An inode with a raw [block map](Inode::block).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Inode {
-    /// Type and permissions, as `st_mode`.
+    /// `st_mode`.
     pub mode: u16,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Length of the content in bytes.
+    /// Bytes.
     pub size: u64,
-    /// Allocated space in units of 512 bytes.
+    /// Allocated space in 512-byte units.
     pub sectors: u64,
-    /// Number of links.
+    /// Links.
     pub links: u16,
     /// Flags.
     pub flags: InodeFlags,
-    /// Changes when the number is reused.
+    /// Changes when the inode is reused.
     pub generation: u32,
-    /// The block with extended attributes, if any.
+    /// Block of extended attributes.
     pub xattr_block: Option<BlockNumber>,
-    /// Last access.
+    /// Access.
     pub atime: InodeTime,
-    /// Last change of content.
+    /// Content change.
     pub mtime: InodeTime,
-    /// Last change of the inode.
+    /// Inode change.
     pub ctime: InodeTime,
-    /// Creation, if the inode has the field.
+    /// Creation; `None` without the field.
     pub crtime: Option<InodeTime>,
-    /// `i_block`: extent tree root, block pointers, inline data, link target or device number.
+    /// `i_block`: extent root, block pointers, inline data, link target or device number.
     pub block: [u8; I_BLOCK_LEN],
-    /// Low halves of `i_atime` and `i_mtime`; in an attribute value's inode, hash and parent.
+    /// Low `i_atime` and `i_mtime`; hash and parent in an attribute value's inode.
     pub raw_times: [u32; 2],
-    /// The length of the fields; extended attributes follow. 128 if there can be none.
+    /// Length of the fields; attributes follow, unless it is 128.
     pub fields_len: usize,
-    /// The start value of checksums of this inode's blocks.
+    /// Start value of the inode's checksums.
     pub checksum_seed: ChecksumSeed,
 }
 
-/// Fields of an inode that may not be in use.
+/// Fields of an inode, used or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InodeHead {
-    /// Type and permissions, as `st_mode`.
+    /// `st_mode`.
     pub mode: u16,
-    /// Number of links; 0: not in use, or an orphan.
+    /// 0: unused, or an orphan.
     pub links: u16,
-    /// Time of its freeing, or the next orphan.
+    /// Deletion time, or the next orphan.
     pub dtime: u32,
-    /// `i_size_high`, which only files and large directories have.
+    /// `i_size_high`: of regular files and large directories.
     pub size_high: u32,
-    /// `i_faddr`, obsolete.
+    /// `i_faddr`; obsolete.
     pub fragment: u32,
-    /// The low halves of owner and group.
+    /// Owner and group, low 16 bits.
     pub owners: [u16; 2],
     /// `i_size_lo`.
     pub size: u32,
     /// `i_blocks_lo`.
     pub blocks: u32,
-    /// `i_blocks_high`, for the feature huge_file.
+    /// `i_blocks_high`: with huge_file.
     pub blocks_high: u16,
-    /// `i_file_acl_high`, for block numbers of 64 bits.
+    /// `i_file_acl_high`: with 64bit.
     pub xattr_block_high: u16,
     /// `i_block`.
     pub block: [u8; I_BLOCK_LEN],
 }
 
 impl Inode {
-    /// Parses inode `ino` from its `inode_size` bytes and verifies its checksum.
-    ///
-    /// An inode that is not in use is [`Problem::Missing`].
+    /// Parses `inode_size` bytes, and verifies the checksum. An unused inode is
+    /// [`Problem::Missing`].
     pub fn parse(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<Inode, Problem> {
         let inode = Inode::parse_orphan(bytes, ino, sb)?;
         if inode.links == 0 { Err(Problem::Missing { what: "an inode in use" }) } else { Ok(inode) }
     }
 
-    /// Like [`parse`](Inode::parse), but also for an orphan, which has no links.
+    /// As [`parse`](Inode::parse), also for orphans, which have no links.
     pub fn parse_orphan(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<Inode, Problem> {
         let short = |_| Problem::Short { what: "an inode", need: CLASSIC_LEN, have: bytes.len() };
         let (raw, rest) = RawInode::ref_from_prefix(bytes).map_err(|e| short(e.map_src(drop)))?;
@@ -233,8 +231,7 @@ impl Inode {
         Ok(build(raw, &extra, sb, checksum_seed))
     }
 
-    /// A new inode `ino` without content. All times are `now`. It has the extra fields that the
-    /// file system wants.
+    /// An empty inode. All times are `now`; the superblock decides the extra fields.
     pub fn new(ino: InodeNumber, mode: u16, generation: u32, now: InodeTime, sb: &Superblock) -> Inode {
         let has_extra = sb.has_extra_times();
         let mut inode = Inode {
@@ -260,8 +257,7 @@ impl Inode {
         inode
     }
 
-    /// Clamps each time to its field, so that the inode shows what [`encode`](Inode::encode)
-    /// stores.
+    /// Clamps times to the fields, as [`encode`](Inode::encode) does.
     pub fn clamp_times(&mut self) {
         let has = |end: usize| end <= self.fields_len;
         self.ctime = self.ctime.clamped(has(CTIME_EXTRA_END));
@@ -271,8 +267,7 @@ impl Inode {
         self.crtime = has(CRTIME_END).then_some(crtime);
     }
 
-    /// Writes every field over the inode's `inode_size` bytes, and its checksum if the file system
-    /// has any. Other bytes do not change. Fields past the end of `bytes` are left out.
+    /// Writes all fields and the checksum over `inode_size` bytes; other bytes do not change.
     pub fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
         let Ok((raw, rest)) = RawInode::mut_from_prefix(bytes) else { return };
         raw.i_mode.set(self.mode);
@@ -292,7 +287,7 @@ impl Inode {
         self.set_checksum(bytes, sb);
     }
 
-    /// Like [`encode`](Inode::encode), for an inode freed at `dtime`.
+    /// As [`encode`](Inode::encode), with `i_dtime`.
     pub fn encode_freed(&self, bytes: &mut [u8], dtime: u32, sb: &Superblock) {
         if let Ok((raw, _)) = RawInode::mut_from_prefix(bytes) {
             raw.i_dtime.set(dtime);
@@ -300,7 +295,6 @@ impl Inode {
         self.encode(bytes, sb);
     }
 
-    /// Writes the checksum, if the file system has any.
     fn set_checksum(&self, bytes: &mut [u8], sb: &Superblock) {
         if sb.has_metadata_csum() {
             let (high, low) = split16(checksum(bytes, self.fields_len, self.checksum_seed));
@@ -347,10 +341,9 @@ impl Inode {
         }
         (raw.i_atime, raw.i_mtime, raw.i_ctime) = (atime.0, mtime.0, ctime.0);
         let Some(was) = rest.first_chunk().copied().map(u16::from_le_bytes).map(usize::from) else { return };
-        // Attributes were where new fields are.
+        // Clears attributes in place of new fields.
         rest.get_mut(was.max(2)..self.fields_len - CLASSIC_LEN).unwrap_or_default().fill(0);
         let Ok((extra, _)) = RawInodeExtra::mut_from_prefix(rest) else { return };
-        // At most the inode's size.
         extra.i_extra_isize.set(u16::try_from(self.fields_len - CLASSIC_LEN).unwrap_or(0));
         if has(CTIME_EXTRA_END) {
             extra.i_ctime_extra = ctime.1;
@@ -370,8 +363,7 @@ impl Inode {
         }
     }
 
-    /// The fields of an inode's bytes that say whether it is in use, and others that are only
-    /// checked.
+    /// Fields for allocation checks.
     pub fn head(bytes: &[u8]) -> Option<InodeHead> {
         RawInode::ref_from_prefix(bytes).ok().map(|(raw, _)| InodeHead {
             mode: raw.i_mode.get(),
@@ -388,7 +380,7 @@ impl Inode {
         })
     }
 
-    /// Verifies the checksum of an inode that is not in use. One that is all zeros has none.
+    /// Verifies an unused inode's checksum. If all bytes are zero, there is none.
     pub fn verify_unused(bytes: &[u8], ino: InodeNumber, sb: &Superblock) -> Result<(), Problem> {
         let Ok((raw, rest)) = RawInode::ref_from_prefix(bytes) else { return Ok(()) };
         if !sb.has_metadata_csum() || bytes.iter().all(|byte| *byte == 0) {
@@ -398,14 +390,12 @@ impl Inode {
         verify(bytes, raw, fields_len(bytes, rest)?, seed)
     }
 
-    /// `i_dtime` from an inode's bytes: the time of its freeing in seconds; for an orphan, the next
-    /// orphan of the list.
+    /// `i_dtime`: deletion time, or the next orphan.
     pub fn dtime(bytes: &[u8]) -> u32 {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
     }
 
-    /// Writes `i_dtime` over the bytes of inode `ino`, and the checksum if the file system has any.
-    /// No effect if it is set.
+    /// Writes `i_dtime` and the checksum, if `i_dtime` differs.
     pub fn set_dtime(bytes: &mut [u8], ino: InodeNumber, dtime: u32, sb: &Superblock) -> Result<(), Problem> {
         if Inode::dtime(bytes) == dtime {
             return Ok(());
@@ -418,13 +408,13 @@ impl Inode {
         Ok(())
     }
 
-    /// The number of attributes whose value is this inode's content, from its bytes.
+    /// Reference count of an attribute value's inode.
     pub fn value_users(bytes: &[u8]) -> u64 {
         let of = |raw: &RawInode| join(raw.i_ctime.get(), raw.l_i_version.get());
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| of(raw))
     }
 
-    /// Writes the number of attributes whose value is inode `ino`'s content, and the checksum.
+    /// Writes the reference count of an attribute value's inode, and the checksum.
     pub fn set_value_users(
         bytes: &mut [u8],
         ino: InodeNumber,
@@ -441,7 +431,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Sets the number of a character or block device, in the old form if that suffices.
+    /// Uses the old form if it suffices.
     pub fn set_device(&mut self, device: DeviceNumber) {
         let DeviceNumber { major, minor } = device;
         let words = if major < 256 && minor < 256 {
@@ -455,8 +445,7 @@ impl Inode {
         }
     }
 
-    /// The number of a character or block device: the old 16-bit form if it is set, else the new
-    /// one.
+    /// The device number; the new form if the old one is 0.
     pub fn device(&self) -> DeviceNumber {
         let word = |at| crate::raw::u32_at(&self.block, at).unwrap_or(0);
         match (word(0), word(4)) {
@@ -473,7 +462,7 @@ impl Inode {
     }
 }
 
-/// The length of the fixed fields, from `i_extra_isize` if the inode is larger than 128 bytes.
+/// From `i_extra_isize`, in inodes above 128 bytes.
 fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     let Some(size) = rest.first_chunk().copied().map(u16::from_le_bytes) else {
         return Ok(CLASSIC_LEN);
@@ -487,13 +476,12 @@ fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     Ok(CLASSIC_LEN + usize::from(size))
 }
 
-/// Whether the inode has the field for the checksum's high half.
+/// Whether there is `i_checksum_hi`.
 fn has_long_checksum(fields_len: usize) -> bool {
     fields_len >= CHECKSUM_HI_AT + 2
 }
 
-/// The checksum of an inode's bytes; only the low half if the inode lacks the field for the high
-/// one.
+/// Without `i_checksum_hi`, the low half.
 fn checksum(bytes: &[u8], fields_len: usize, seed: ChecksumSeed) -> u32 {
     let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or_default();
     let sum = seed.sum(part(0, CHECKSUM_LO_AT));
@@ -512,7 +500,7 @@ fn verify(bytes: &[u8], raw: &RawInode, fields_len: usize, seed: ChecksumSeed) -
     Problem::check_sum(join16(high, raw.l_i_checksum_lo.get()), checksum(bytes, fields_len, seed))
 }
 
-/// The extra fields, as far as `i_extra_isize` reaches.
+/// Fields up to `i_extra_isize`.
 struct Extra<'a> {
     raw: Option<&'a RawInodeExtra>,
     fields_len: usize,
@@ -550,7 +538,7 @@ fn build(raw: &RawInode, extra: &Extra<'_>, sb: &Superblock, checksum_seed: Chec
     }
 }
 
-/// Only regular files, and directories under large_dir, have a high half.
+/// Only regular files have `i_size_high`, and directories with large_dir.
 fn high_is_size(mode: u16, sb: &Superblock) -> bool {
     mode & S_IFMT == S_IFREG || sb.incompat.has(Incompat::LARGEDIR)
 }

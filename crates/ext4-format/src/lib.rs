@@ -1,10 +1,9 @@
 //! The ext4 on-disk structures, checksums and hashes: pure functions, no I/O.
 //!
-//! One file per structure. Each defines the raw fields once, under the kernel's names at their
-//! offsets, and parses them into a validated type. A failed check is a [`Problem`]; the caller adds
-//! the inode and block.
+//! Each file has a structure's raw fields, with kernel names and offsets, and the validated type. A
+//! failed check is a [`Problem`]; the caller adds inode and block.
 //!
-//! Source of the layouts: the kernel's `Documentation/filesystems/ext4/`.
+//! Source: the kernel's `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

@@ -1,31 +1,29 @@
-//! Names in encrypted directories as the kernel shows them without the key.
+//! Encrypted names, as the kernel shows them without the key.
 //!
-//! Such a name is the URL-safe base64 form of both directory hashes of the encrypted name, of its
-//! first 149 bytes, and of the SHA-256 of the rest if there is one. It has no `/` and at most 252
-//! bytes, and suffices to find the entry again.
+//! A name is URL-safe base64 of both directory hashes, the encrypted name's first 149 bytes, and
+//! the rest's SHA-256. It has at most 252 bytes, no `/`, and identifies the entry.
 
 use crate::hash::MajorHash;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-/// How many bytes of an encrypted name are shown unchanged.
+/// Bytes shown unchanged.
 const SHOWN_LEN: usize = 149;
 const DIGEST_LEN: usize = 32;
 
-/// The name of an entry in a directory whose key is missing.
+/// An entry's name without its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoKeyName {
     hashes: [u32; 2],
-    /// The first bytes of the encrypted name.
+    /// First bytes of the encrypted name.
     shown: Vec<u8>,
-    /// The digest of the rest, if any.
+    /// Of the rest.
     digest: Option<[u8; DIGEST_LEN]>,
 }
 
 impl NoKeyName {
-    /// The name of the entry `encrypted`, with its major and minor hash (0 in a directory that is
-    /// read without its index).
+    /// `hashes` are major and minor; 0 if the directory's index is not used.
     pub fn new(encrypted: &[u8], hashes: [u32; 2]) -> NoKeyName {
         let (shown, rest) = encrypted.split_at(encrypted.len().min(SHOWN_LEN));
         let digest = (!rest.is_empty()).then(|| Sha256::digest(rest).into());
@@ -39,7 +37,7 @@ impl NoKeyName {
         URL_SAFE_NO_PAD.encode([&major, &minor, &self.shown[..], digest].concat()).into_bytes()
     }
 
-    /// Parses a name from a user; `None` if it has another form.
+    /// `None`: not such a name.
     pub fn decode(name: &[u8]) -> Option<NoKeyName> {
         let bytes = URL_SAFE_NO_PAD.decode(name).ok()?;
         let (major, rest) = bytes.split_first_chunk()?;
@@ -50,13 +48,13 @@ impl NoKeyName {
         (!shown.is_empty()).then(|| NoKeyName { hashes, shown: shown.to_vec(), digest })
     }
 
-    /// Whether it is the name of the entry called `encrypted` on disk.
+    /// Whether the entry `encrypted` has this name.
     pub fn matches(&self, encrypted: &[u8]) -> bool {
         let other = NoKeyName::new(encrypted, self.hashes);
         other == *self
     }
 
-    /// The hash that places the name in an htree.
+    /// The hash in an htree.
     pub fn hash(&self) -> MajorHash {
         let [major, _] = self.hashes;
         MajorHash::from_raw(major)

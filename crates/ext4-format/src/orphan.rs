@@ -1,6 +1,5 @@
-//! Blocks of the orphan file: kernel document `orphan.rst`.
-//!
-//! A block is an array of inode numbers, 0 in free slots, and a tail.
+//! Blocks of the orphan file: inode numbers, 0 in free slots, and a tail. Source: kernel document
+//! `orphan.rst`.
 
 use crate::raw::raw_layout;
 use crate::{BlockNumber, ChecksumSeed, Problem};
@@ -17,14 +16,14 @@ raw_layout! {
     }
 }
 
-/// The inode numbers of a block, 0 in free slots.
+/// Inode numbers, 0 in free slots.
 pub fn orphan_slots(bytes: &[u8]) -> impl Iterator<Item = u32> {
     let room = bytes.len().saturating_sub(size_of::<RawTail>());
     let slots = bytes.get(..room).unwrap_or_default();
     slots.as_chunks::<SLOT_LEN>().0.iter().copied().map(u32::from_le_bytes)
 }
 
-/// Writes slot `at` of a block: an inode number, or 0. Does nothing past the last slot.
+/// Writes slot `at`: an inode number, or 0. No effect after the last slot.
 pub fn set_orphan(bytes: &mut [u8], at: usize, ino: u32) {
     let room = bytes.len().saturating_sub(size_of::<RawTail>());
     let slots = bytes.get_mut(..room).unwrap_or_default();
@@ -33,17 +32,16 @@ pub fn set_orphan(bytes: &mut [u8], at: usize, ino: u32) {
     }
 }
 
-/// Writes the tail of block `number`, with its checksum if the file system has any. `inode_seed` is
-/// the orphan file's.
+/// Writes block `number`'s tail. `inode_seed`: of the orphan file, with metadata_csum.
 pub fn write_orphan_tail(bytes: &mut [u8], number: BlockNumber, inode_seed: Option<ChecksumSeed>) {
     let sum = inode_seed.map_or(0, |seed| checksum(bytes, number, seed));
     let tail = RawTail { ob_magic: le::U32::new(MAGIC), ob_checksum: le::U32::new(sum) };
     let at = bytes.len().saturating_sub(size_of::<RawTail>());
-    // A block without space for a tail does not exist.
+    // A block has space for the tail.
     let _ = tail.write_to_suffix(bytes.get_mut(at..).unwrap_or_default());
 }
 
-/// Checks the tail of block `number`, and its checksum if the file system has any.
+/// Checks block `number`'s magic number, and its checksum with metadata_csum.
 pub fn verify_orphan_block(
     bytes: &[u8],
     number: BlockNumber,
@@ -63,7 +61,7 @@ pub fn verify_orphan_block(
     }
 }
 
-/// Of the block's number, then of its slots.
+/// Over the block's number and its slots.
 fn checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 {
     let room = bytes.len().saturating_sub(size_of::<RawTail>());
     let of_number = seed.sum(le::U64::new(number.0).as_bytes());

@@ -1,82 +1,82 @@
-//! Errors of bytes that should be a structure.
+//! Validation errors.
 
-/// The check that a structure failed. The caller knows where the bytes came from and adds it.
+/// A failed check of a structure. The caller adds its location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
-    /// A wrong magic number.
+    /// Wrong magic number.
     #[error("magic number is {found:#x}, not {expected:#x}")]
     Magic {
-        /// The value on disk.
+        /// Found.
         found: u64,
-        /// The value required.
+        /// Required.
         expected: u64,
     },
-    /// The stored checksum differs from the computed one.
+    /// Wrong checksum.
     #[error("checksum is {stored:#x}, its content gives {computed:#x}")]
     Checksum {
-        /// As stored.
+        /// Stored.
         stored: u32,
-        /// As computed.
+        /// Computed.
         computed: u32,
     },
-    /// A field is out of its range.
+    /// A field is out of range.
     #[error("{field} is {value}, must be {min} to {max}")]
     Range {
-        /// The field, under its kernel name.
+        /// Kernel name.
         field: &'static str,
-        /// Its value.
+        /// Value.
         value: u64,
-        /// The lowest allowed value.
+        /// Minimum.
         min: u64,
-        /// The highest allowed value.
+        /// Maximum.
         max: u64,
     },
     /// A field has a forbidden value.
     #[error("{field} is {value}, which {because}")]
     Value {
-        /// The field, under its kernel name.
+        /// Kernel name.
         field: &'static str,
-        /// Its value.
+        /// Value.
         value: u64,
-        /// The reason.
+        /// Reason.
         because: &'static str,
     },
-    /// Entries are not in ascending order.
+    /// Entries do not ascend.
     #[error("{field} {value} follows {previous}: entries must ascend without overlap")]
     Order {
-        /// The field that must ascend.
+        /// The ascending field.
         field: &'static str,
-        /// The entry out of order.
+        /// Value out of order.
         value: u64,
-        /// The entry before it, or its end.
+        /// Value before.
         previous: u64,
     },
-    /// The structure exceeds the bytes that hold it.
+    /// Too few bytes.
     #[error("{what} needs {need} bytes, there are {have}")]
     Short {
-        /// What does not fit.
+        /// The structure.
         what: &'static str,
-        /// Bytes needed.
+        /// Required bytes.
         need: usize,
-        /// Bytes available.
+        /// Available bytes.
         have: usize,
     },
-    /// A required part is missing.
+    /// A part is missing.
     #[error("{what} is missing")]
     Missing {
-        /// What is missing.
+        /// The part.
         what: &'static str,
     },
 }
 
 impl Problem {
-    /// Checks that `value` is within `min..=max`.
+    /// Checks that `value` is in `min..=max`.
     #[inline]
     pub fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), Problem> {
         if (min..=max).contains(&value) { Ok(()) } else { Err(Problem::Range { field, value, min, max }) }
     }
 
-    /// Compares two checksums.
+    /// Checks that both are equal.
     pub fn check_sum(stored: u32, computed: u32) -> Result<(), Problem> {
         if stored == computed { Ok(()) } else { Err(Problem::Checksum { stored, computed }) }
     }

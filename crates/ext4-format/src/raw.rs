@@ -1,7 +1,5 @@
-//! Declaration of raw layouts.
-
-/// Declares a little-endian on-disk structure: every field under its kernel name at its offset,
-/// both checked by the compiler, as is the whole size.
+/// Declares a little-endian structure: fields under kernel names at their offsets. The compiler
+/// checks offsets and size.
 macro_rules! raw_layout {
     ($(#[$meta:meta])* $name:ident, size $size:literal { $($offset:literal $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -20,28 +18,25 @@ macro_rules! raw_layout {
 }
 pub(crate) use raw_layout;
 
-/// The two halves of a 64-bit number.
 pub(crate) fn join(high: impl Into<u32>, low: impl Into<u32>) -> u64 {
     u64::from(high.into()) << 32 | u64::from(low.into())
 }
 
-/// A 64-bit number in two halves, high and low: undoes [`join`].
+/// High and low half.
 pub(crate) fn split(value: u64) -> (u32, u32) {
-    // Truncation intended.
     ((value >> 32) as u32, value as u32)
 }
 
-/// A 32-bit number in two halves, high and low: undoes [`join16`].
+/// High and low half.
 pub(crate) fn split16(value: u32) -> (u16, u16) {
     ((value >> 16) as u16, value as u16)
 }
 
-/// The two halves of a 32-bit number.
 pub(crate) fn join16(high: impl Into<u16>, low: impl Into<u16>) -> u32 {
     u32::from(high.into()) << 16 | u32::from(low.into())
 }
 
-/// The four bytes of `bytes` at `at`, little-endian; `None` past the end.
+/// `None` after the end.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
 }

@@ -1,4 +1,4 @@
-//! The superblock: kernel document `super.rst`.
+//! The superblock. Source: kernel document `super.rst`.
 
 use crate::raw::{join, raw_layout};
 use crate::{
@@ -10,9 +10,9 @@ use zerocopy::{IntoBytes, little_endian as le};
 mod encode;
 mod writers;
 
-/// The byte offset of the primary superblock on the device.
+/// Byte offset of the primary superblock.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
-/// The size of a superblock in bytes.
+/// Bytes of a superblock.
 pub const SUPERBLOCK_SIZE: usize = 1024;
 
 const MAGIC: u16 = 0xEF53;
@@ -130,162 +130,161 @@ raw_layout! {
     }
 }
 
-/// A superblock whose fields are consistent.
+/// A superblock with consistent fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
-    /// Features that may be ignored.
+    /// `s_feature_compat`.
     pub compat: Compat,
-    /// Features that a reader must know.
+    /// `s_feature_incompat`.
     pub incompat: Incompat,
-    /// Features that a writer must know.
+    /// `s_feature_ro_compat`.
     pub ro_compat: RoCompat,
-    /// Revision: 0 (fixed inode size, no features) or 1.
+    /// 0 (fixed inode size, no features) or 1.
     pub revision: u32,
-    /// Size of a block.
+    /// Block size.
     pub block_size: BlockSize,
-    /// Base-2 logarithm of the blocks in a cluster; 0 without bigalloc.
+    /// Base-2 logarithm of blocks per cluster; 0 without bigalloc.
     pub log_cluster_ratio: u32,
-    /// All blocks.
+    /// Blocks.
     pub blocks_count: u64,
     /// Blocks reserved for root.
     pub reserved_blocks_count: u64,
     /// Free blocks.
     pub free_blocks_count: u64,
-    /// All inodes.
+    /// Inodes.
     pub inodes_count: u32,
     /// Free inodes.
     pub free_inodes_count: u32,
-    /// The first block of group 0: 1 with blocks of 1 KiB and no bigalloc, else 0.
+    /// First block of group 0: 1 with 1 KiB blocks and no bigalloc, else 0.
     pub first_data_block: u32,
-    /// Blocks in a group.
+    /// Blocks per group.
     pub blocks_per_group: u32,
-    /// Inodes in a group.
+    /// Inodes per group.
     pub inodes_per_group: u32,
-    /// The number of groups.
+    /// Number of groups.
     pub groups: u32,
-    /// Size of an inode on disk in bytes: a power of two, 128 to the block size.
+    /// Bytes per inode: a power of two, 128 to the block size.
     pub inode_size: u32,
-    /// The first inode that is not reserved.
+    /// First inode that is not reserved.
     pub first_ino: u32,
-    /// Size of a group descriptor in bytes: 32, or a power of two from 64 to 1024.
+    /// Bytes per group descriptor: 32, or a power of two from 64 to 1024.
     pub desc_size: u32,
-    /// The first meta block group; descriptors of those before it follow the superblock.
+    /// First meta block group; earlier descriptors follow the superblock.
     pub first_meta_bg: u32,
-    /// Descriptor blocks reserved for growth.
+    /// Blocks reserved for more group descriptors.
     pub reserved_gdt_blocks: u16,
-    /// Groups with a backup under sparse_super2.
+    /// Groups with a backup, with sparse_super2.
     pub backup_groups: [u32; 2],
-    /// The group of this copy, as recorded in it.
+    /// Group of this copy.
     pub block_group_nr: u16,
-    /// Clusters of metadata; 0 if not recorded.
+    /// Clusters of metadata; 0: unknown.
     pub overhead_clusters: u32,
-    /// Groups whose bitmaps and inode tables are adjacent; 1 without flex_bg.
+    /// Groups with adjacent bitmaps and inode tables; 1 without flex_bg.
     pub groups_per_flex: u32,
     /// UUID.
     pub uuid: [u8; 16],
     /// Label, up to the first NUL.
     pub volume_name: Vec<u8>,
-    /// The last mount point, up to the first NUL.
+    /// Last mount point, up to the first NUL.
     pub last_mounted: Vec<u8>,
     /// Default mount options, up to the first NUL.
     pub mount_opts: Vec<u8>,
     /// `s_default_mount_opts`: 4 user_xattr, 8 acl, and more.
     pub default_mount_opts: u32,
-    /// `s_state`: 1 cleanly unmounted, 2 errors found, 4 orphans being recovered.
+    /// `s_state`: 1 clean, 2 errors, 4 orphan recovery.
     pub state: u16,
-    /// Behaviour on errors: 1 continue, 2 remount read-only, 3 panic.
+    /// On errors: 1 continue, 2 remount read-only, 3 panic.
     pub errors: u16,
-    /// The creating system: 0 Linux, 1 Hurd, 2 Masix, 3 FreeBSD, 4 Lites.
+    /// 0 Linux, 1 Hurd, 2 Masix, 3 FreeBSD, 4 Lites.
     pub creator_os: u32,
-    /// Time of creation.
+    /// Creation time.
     pub mkfs_time: InodeTime,
-    /// Time of the last mount; 0 for never.
+    /// Last mount; 0: never.
     pub mount_time: InodeTime,
-    /// Time of the last write.
+    /// Last write.
     pub write_time: InodeTime,
-    /// Time of the last check.
+    /// Last check.
     pub lastcheck: InodeTime,
     /// Mounts since the last check.
     pub mount_count: u16,
-    /// Mounts between checks; 0 or less for never.
+    /// Mounts between checks; 0 or less: unlimited.
     pub max_mount_count: i16,
-    /// Seconds between checks; 0 for never.
+    /// Seconds between checks; 0: unlimited.
     pub check_interval: u32,
-    /// The user that may take reserved blocks.
+    /// User that may take reserved blocks.
     pub reserved_uid: u16,
-    /// The group that may take reserved blocks.
+    /// Group that may take reserved blocks.
     pub reserved_gid: u16,
-    /// Blocks that RAID puts on one disk before it goes on to the next; 0 if unknown.
+    /// RAID: blocks per disk; 0: unknown.
     pub raid_stride: u16,
-    /// Blocks of a whole stripe of RAID; 0 if unknown.
+    /// RAID: blocks per stripe; 0: unknown.
     pub raid_stripe_width: u32,
     /// Kilobytes ever written.
     pub kbytes_written: u64,
-    /// The number of errors recorded by the kernel.
+    /// Errors recorded by the kernel.
     pub error_count: u32,
     /// Time of the first error.
     pub first_error_time: InodeTime,
     /// Time of the last error.
     pub last_error_time: InodeTime,
-    /// The first error.
+    /// First error.
     pub first_error: ErrorRecord,
-    /// The last error.
+    /// Last error.
     pub last_error: ErrorRecord,
-    /// The journal's inode, 0 for none.
+    /// Journal inode; 0: none.
     pub journal_inum: InodeNumber,
-    /// UUID of the external journal.
+    /// External journal's UUID.
     pub journal_uuid: [u8; 16],
-    /// Device number of the external journal, 0 for none.
+    /// External journal's device number; 0: none.
     pub journal_dev: u32,
-    /// `i_block` and size (high, low) of the journal's inode, for repair.
+    /// Backup of the journal inode: `i_block`, size (high, low).
     pub journal_backup: Option<[u32; 17]>,
-    /// First orphan of the list, 0 for none.
+    /// First orphan of the list; 0: none.
     pub last_orphan: u32,
-    /// The orphan file's inode, 0 for none.
+    /// Orphan file's inode; 0: none.
     pub orphan_file_inum: u32,
-    /// The inodes of the user, group and project quota, 0 for none.
+    /// Inodes of user, group and project quota; 0: none.
     pub quota_inums: [u32; 3],
-    /// The block of multiple mount protection, 0 for none.
+    /// Block of multiple mount protection; 0: none.
     pub mmp_block: u64,
-    /// Seed of directory hashes.
+    /// Directory hash seed.
     pub hash_seed: [u32; 4],
-    /// `s_def_hash_version`: the hash of new directories.
+    /// `s_def_hash_version`: hash of new directories.
     pub default_hash_version: u8,
-    /// `s_flags`: 1 names hash as signed bytes, 2 as unsigned, 4 test file system.
+    /// `s_flags`: 1 signed hash, 2 unsigned hash, 4 test file system.
     pub flags: u32,
-    /// Encoding of casefolded names: 1 is UTF-8 12.1.
+    /// Casefold encoding: 1 is UTF-8 12.1.
     pub encoding: u16,
-    /// Flags of the encoding: 1 refuses invalid names.
+    /// Casefold flags: 1 refuses invalid names.
     pub encoding_flags: u16,
-    /// Bytes of extra fields that every inode has.
+    /// Extra bytes in every inode.
     pub min_extra_isize: u16,
-    /// Bytes of extra fields that new inodes get.
+    /// Extra bytes in new inodes.
     pub want_extra_isize: u16,
-    /// The start value of metadata checksums.
+    /// Start value of metadata checksums.
     pub checksum_seed: ChecksumSeed,
 }
 
-/// An error recorded in the superblock. Zeros mean unknown.
+/// An error record; zeros are unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ErrorRecord {
-    /// The inode.
+    /// Inode.
     pub inode: u32,
-    /// The block.
+    /// Block.
     pub block: u64,
-    /// The function of the kernel, or another name of the place: at most 32 bytes.
+    /// Kernel function, at most 32 bytes.
     pub function: Vec<u8>,
-    /// The line.
+    /// Line.
     pub line: u32,
-    /// The error: 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7
-    /// EROFS, 8 EFBIG, 9 EEXIST, …
+    /// 0 unknown, 1 EIO, 2 ENOMEM, 3 EFSBADCRC, 4 EFSCORRUPTED, 5 ENOSPC, 6 ENOKEY, 7 EROFS, 8
+    /// EFBIG, 9 EEXIST, …
     pub code: u8,
 }
 
 impl Superblock {
-    /// Parses a superblock and verifies its checksum if it has one.
-    ///
-    /// Features are not checked here: see [`Incompat::READABLE`].
+    /// Parses a superblock, and verifies its checksum. Does not check features; see
+    /// [`Incompat::READABLE`].
     pub fn parse(bytes: &[u8; SUPERBLOCK_SIZE]) -> Result<Superblock, Problem> {
         let raw: RawSuperblock = zerocopy::transmute!(*bytes);
         let magic = u64::from(raw.s_magic.get());
@@ -297,12 +296,12 @@ impl Superblock {
         Ok(build(&raw, geometry))
     }
 
-    /// Whether metadata carries CRC32c checksums.
+    /// Whether metadata has CRC32c checksums.
     pub fn has_metadata_csum(&self) -> bool {
         self.ro_compat.has(RoCompat::METADATA_CSUM)
     }
 
-    /// Whether inodes have fields for nanoseconds and for times past 2038.
+    /// Whether inodes have nanoseconds, and times after 2038.
     pub fn has_extra_times(&self) -> bool {
         self.inode_size > GOOD_OLD_INODE_SIZE
     }
@@ -312,18 +311,18 @@ impl Superblock {
         self.incompat.has(Incompat::BITS64)
     }
 
-    /// The first block of a group.
+    /// First block of a group.
     pub fn group_start(&self, group: GroupNumber) -> BlockNumber {
         BlockNumber(u64::from(self.first_data_block) + u64::from(group.0) * u64::from(self.blocks_per_group))
     }
 
-    /// The number of blocks of a group; the last one may be shorter.
+    /// Blocks of a group; the last may be shorter.
     pub fn blocks_in_group(&self, group: GroupNumber) -> u32 {
         let left = self.blocks_count.saturating_sub(self.group_start(group).0);
         u32::try_from(left).unwrap_or(u32::MAX).min(self.blocks_per_group)
     }
 
-    /// Clusters in a group: bits of its block bitmap.
+    /// Clusters per group.
     pub fn clusters_per_group(&self) -> u32 {
         self.blocks_per_group >> self.log_cluster_ratio
     }
@@ -333,12 +332,12 @@ impl Superblock {
         self.has_metadata_csum() || self.ro_compat.has(RoCompat::GDT_CSUM)
     }
 
-    /// The number of blocks of an inode table.
+    /// Blocks per inode table.
     pub fn inode_table_blocks(&self) -> u64 {
         self.block_size.blocks_for(u64::from(self.inodes_per_group) * u64::from(self.inode_size))
     }
 
-    /// Whether a group starts with a copy of the superblock.
+    /// Whether a group has a superblock copy.
     pub fn group_has_superblock(&self, group: GroupNumber) -> bool {
         if group.0 == 0 {
             return true;
@@ -352,7 +351,7 @@ impl Superblock {
         group.0 % 2 == 1 && [3, 5, 7].iter().any(|&base| is_power_of(group.0, base))
     }
 
-    /// The number of groups that start with a copy of the superblock.
+    /// Groups with a superblock copy.
     pub fn superblock_copies(&self) -> u64 {
         let groups = u64::from(self.groups);
         if self.compat.has(Compat::SPARSE_SUPER2) {
@@ -370,17 +369,17 @@ impl Superblock {
         groups.min(2) + u64::try_from(powers.iter().sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// The number of group descriptors in a block.
+    /// Group descriptors per block.
     pub fn descs_per_block(&self) -> u32 {
         self.block_size.bytes() / self.desc_size
     }
 
-    /// The number of blocks of all group descriptors.
+    /// Blocks of all group descriptors.
     pub fn desc_blocks(&self) -> u32 {
         self.groups.div_ceil(self.descs_per_block())
     }
 
-    /// Checks that `count` blocks from `first` are in the file system, after its first block.
+    /// Checks that blocks are in the file system, after its first block.
     pub fn check_blocks(&self, field: &'static str, first: BlockNumber, count: u64) -> Result<(), Problem> {
         let min = u64::from(self.first_data_block) + 1;
         let max = self.blocks_count - 1;
@@ -389,7 +388,7 @@ impl Superblock {
         Problem::check_range(field, last, min, max)
     }
 
-    /// Checks that an inode of this number exists.
+    /// Checks an inode number's range.
     pub fn check_inode(&self, field: &'static str, ino: InodeNumber) -> Result<(), Problem> {
         Problem::check_range(field, u64::from(ino.0), 1, u64::from(self.inodes_count))
     }
@@ -418,7 +417,7 @@ fn verify_checksum(raw: &RawSuperblock) -> Result<(), Problem> {
     Problem::check_sum(raw.s_checksum.get(), crc32c(!0, summed))
 }
 
-/// The fields that determine all addresses, checked against each other.
+/// Validated fields that determine addresses.
 struct Geometry {
     block_size: BlockSize,
     log_cluster_ratio: u32,
@@ -461,7 +460,7 @@ fn cluster_ratio(raw: &RawSuperblock) -> Result<u32, Problem> {
     }
     let block = raw.s_log_block_size.get();
     let cluster = raw.s_log_cluster_size.get();
-    // The kernel allows clusters up to 2^30 bytes.
+    // The kernel's limit is 2^30 bytes.
     Problem::check_range("s_log_cluster_size", u64::from(cluster), u64::from(block), 20)?;
     let ratio = cluster - block;
     let blocks = u64::from(raw.s_clusters_per_group.get()) << ratio;
@@ -483,7 +482,7 @@ fn check_groups(raw: &RawSuperblock, block_size: BlockSize) -> Result<(), Proble
     Problem::check_range("s_first_data_block", first, 0, 1)
 }
 
-/// Byte offsets of all blocks fit into 63 bits.
+/// Byte offsets fit into 63 bits.
 fn count_groups(raw: &RawSuperblock, block_size: BlockSize, blocks_count: u64) -> Result<u32, Problem> {
     let first = u64::from(raw.s_first_data_block.get());
     Problem::check_range("s_blocks_count", blocks_count, first + 2, 1 << (63 - block_size.log2()).min(48))?;
@@ -619,7 +618,7 @@ fn checksum_seed(raw: &RawSuperblock, incompat: Incompat) -> ChecksumSeed {
     }
 }
 
-/// Superblock times are unsigned and have 40 bits.
+/// Unsigned, 40 bits.
 fn time(low: le::U32, high: u8) -> InodeTime {
     InodeTime { seconds: i64::from(high) << 32 | i64::from(low.get()), nanos: 0 }
 }
@@ -633,7 +632,7 @@ mod tests {
     use super::*;
     use zerocopy::FromZeros;
 
-    /// A file system of 8 groups of 8192 blocks of 1 KiB, without features.
+    /// 8 groups of 8192 blocks of 1 KiB, no features.
     fn small() -> RawSuperblock {
         let mut raw = RawSuperblock::new_zeroed();
         raw.s_magic.set(MAGIC);

@@ -1,20 +1,20 @@
-//! Number types that must not be mixed up.
+//! Number types.
 
 use std::fmt;
 
-/// A block of the file system, counted in file system blocks from the start of the device.
+/// A block of the file system, from the start of the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockNumber(pub u64);
 
-/// A block of a file, counted in file system blocks from the start of the file.
+/// A block of a file, from its start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LogicalBlock(pub u32);
 
-/// An inode number; the first inode is 1.
+/// An inode number, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InodeNumber(pub u32);
 
-/// A block group, counted from 0.
+/// A block group, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupNumber(pub u32);
 
@@ -34,40 +34,39 @@ macro_rules! display_as_number {
 }
 display_as_number!(BlockNumber, LogicalBlock, InodeNumber, GroupNumber);
 
-/// The size of a file system block: a power of two from 1 KiB to 64 KiB.
+/// Block size: a power of two from 1 KiB to 64 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockSize {
     log2: u32,
 }
 
 impl BlockSize {
-    /// From `s_log_block_size`; `None` above 64 KiB.
+    /// `None` above 64 KiB.
     pub fn from_log_block_size(s_log_block_size: u32) -> Option<BlockSize> {
         (s_log_block_size <= 6).then(|| BlockSize { log2: 10 + s_log_block_size })
     }
 
-    /// Base-2 logarithm of the size in bytes.
+    /// Base-2 logarithm.
     pub fn log2(self) -> u32 {
         self.log2
     }
 
-    /// In bytes.
+    /// Bytes.
     pub fn bytes(self) -> u32 {
         1 << self.log2
     }
 
-    /// In bytes, as the length of a slice.
+    /// Bytes.
     pub fn in_memory(self) -> usize {
         1_usize << self.log2
     }
 
-    /// The number of blocks for `bytes` bytes, including a partial one.
+    /// Blocks for so many bytes, rounded up.
     pub fn blocks_for(self, bytes: u64) -> u64 {
         bytes.div_ceil(1 << self.log2)
     }
 
-    /// The file block of byte `offset`, and the position within it; `None` past the maximum file
-    /// size.
+    /// File block and offset within it; `None` above the maximum file size.
     pub fn split(self, offset: u64) -> Option<(LogicalBlock, usize)> {
         let block = u32::try_from(offset >> self.log2).ok()?;
         let within = usize::try_from(offset & u64::from(self.bytes() - 1)).ok()?;

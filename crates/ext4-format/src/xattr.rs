@@ -1,12 +1,10 @@
-//! Extended attributes: name and value pairs after an inode's own fields, and in a block that
-//! inodes may share.
+//! Extended attributes, in an inode and in a block that inodes may share.
 //!
-//! Both hold the same list: entries, each followed by its name, and four zero bytes at the end.
-//! Values are at the end of the space, at offsets from the first entry (inode) or from the block's
-//! start. With the `ea_inode` feature an entry can name an inode whose content is the value. A
-//! POSIX access control list is a value too, see [`crate::acl_to_xattr`].
+//! Both have the same list: entries with their names, four zero bytes, and values at the end.
+//! Offsets of values start at the first entry (inode) or at the block's start. With `ea_inode` an
+//! entry may refer to an inode whose content is the value.
 //!
-//! Source: the kernel's `Documentation/filesystems/ext4/attributes.rst`.
+//! Source: kernel document `attributes.rst`.
 
 mod write;
 
@@ -51,38 +49,37 @@ raw_layout! {
 }
 
 const MAGIC: u32 = 0xea02_0000;
-/// The alignment of entries, values and the end mark.
+/// Of entries, values and the end mark.
 const ALIGN: usize = 4;
-/// The kernel's limit of a value; a longer one is damage.
+/// The kernel's limit.
 const MAX_VALUE: u32 = 1 << 24;
 
-/// The namespace of a name, stored in place of its prefix.
+/// Stored in place of a name's prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Namespace {
-    /// `user.`: callers that may write the file.
+    /// `user.`: for writers of the file.
     User,
-    /// `system.posix_acl_access`, a whole name.
+    /// `system.posix_acl_access`.
     PosixAclAccess,
-    /// `system.posix_acl_default`, a whole name.
+    /// `system.posix_acl_default`.
     PosixAclDefault,
-    /// `trusted.`: root.
+    /// `trusted.`: for root.
     Trusted,
-    /// `lustre.`: reserved for that file system.
+    /// `lustre.`.
     Lustre,
     /// `security.`: labels and capabilities.
     Security,
-    /// `system.`: ext4's own, like `system.data` for the tail of an inline file.
+    /// `system.`: internal, as `system.data` of an inline file.
     System,
-    /// `system.richacl`, a whole name.
+    /// `system.richacl`.
     RichAcl,
-    /// The encryption context of an inode; not visible to users.
+    /// Encryption context; not visible.
     Encryption,
-    /// `gnu.`: translators of GNU Hurd.
+    /// `gnu.`: Hurd translators.
     Hurd,
 }
 
-/// Namespaces, their `e_name_index` and prefix. Of two prefixes that share a beginning the longer
-/// comes first.
+/// `e_name_index` and prefix; the longer of overlapping prefixes first.
 const NAMESPACES: [(Namespace, u8, &str); 10] = [
     (Namespace::User, 1, "user."),
     (Namespace::PosixAclAccess, 2, "system.posix_acl_access"),
@@ -97,22 +94,22 @@ const NAMESPACES: [(Namespace, u8, &str); 10] = [
 ];
 
 impl Namespace {
-    /// From `e_name_index`; `None` for unassigned numbers.
+    /// From `e_name_index`.
     pub fn from_index(index: u8) -> Option<Self> {
         NAMESPACES.iter().find(|(_, i, _)| *i == index).map(|(namespace, ..)| *namespace)
     }
 
-    /// As `e_name_index`.
+    /// `e_name_index`.
     pub fn index(self) -> u8 {
         NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or(0, |(_, index, _)| *index)
     }
 
-    /// The prefix of full names. The stored name of a whole name is empty.
+    /// Prefix, or the whole name if the stored name is always empty.
     pub fn prefix(self) -> &'static str {
         NAMESPACES.iter().find(|(namespace, ..)| *namespace == self).map_or("", |(.., prefix)| *prefix)
     }
 
-    /// Splits a full name into namespace and stored name. `None`: no such name can be stored.
+    /// Splits a full name. `None`: it cannot be stored.
     pub fn split(name: &[u8]) -> Option<(Self, &[u8])> {
         NAMESPACES.iter().find_map(|&(namespace, _, prefix)| {
             let rest = name.strip_prefix(prefix.as_bytes())?;
@@ -120,7 +117,7 @@ impl Namespace {
         })
     }
 
-    /// Whether `listxattr(2)` shows such names; the others are internal to ext4.
+    /// Whether `listxattr(2)` shows these names.
     pub fn is_listed(self) -> bool {
         matches!(
             self,
@@ -129,16 +126,16 @@ impl Namespace {
     }
 }
 
-/// The location of a value.
+/// A value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrValue<'a> {
-    /// In the same list.
+    /// In the list.
     Inline(&'a [u8]),
     /// The content of an inode (`ea_inode`).
     Inode {
-        /// The inode. Not checked.
+        /// Not validated.
         inode: InodeNumber,
-        /// The length, at most 16 MiB.
+        /// At most 16 MiB.
         size: u32,
     },
 }
@@ -146,20 +143,19 @@ pub enum XattrValue<'a> {
 /// An attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XattrEntry<'a> {
-    /// `e_name_index`: see [`Namespace::from_index`].
+    /// See [`Namespace::from_index`].
     pub name_index: u8,
-    /// The name after its namespace's prefix.
+    /// Without its prefix.
     pub name: &'a [u8],
-    /// Its value, or the value's location.
+    /// Value.
     pub value: XattrValue<'a>,
-    /// `e_hash` of name and value. 0 if not computed, as in inodes.
+    /// `e_hash` of name and value; 0: not computed, as in inodes.
     pub hash: u32,
 }
 
 impl XattrEntry<'_> {
-    /// Checks `e_hash` against name and value; for a value in an inode, `inode_hash` is the hash
-    /// stored there. Kernels with signed and unsigned `char` hashed names differently; both are
-    /// valid.
+    /// Verifies `e_hash`. `inode_hash`: stored in the value's inode. Names hashed as signed and as
+    /// unsigned `char` are both valid.
     pub fn verify_hash(&self, inode_hash: u32) -> Result<(), Problem> {
         let computed = |sign| match self.value {
             XattrValue::Inline(value) => entry_hash(self.name, value, sign),
@@ -172,31 +168,29 @@ impl XattrEntry<'_> {
     }
 }
 
-/// A list of attributes. Entries are checked one by one as they are visited.
+/// A list of attributes. Each entry is validated when visited.
 #[derive(Debug, Clone, Copy)]
 pub struct XattrList<'a> {
-    /// From the first entry to the end of the space.
+    /// From the first entry.
     entries: &'a [u8],
-    /// From the base of value offsets to the end of the space.
+    /// From the base of value offsets.
     values: &'a [u8],
 }
 
 impl<'a> XattrList<'a> {
-    /// The list in `space`, everything after an inode's own fields (from 128 + `i_extra_isize` to
-    /// the inode's end). `None` if no list was ever written.
+    /// The list after an inode's fields. `None`: there is none.
     pub fn in_inode(space: &'a [u8]) -> Option<Self> {
         let (header, entries) = RawInodeHeader::ref_from_prefix(space).ok()?;
         let there = header.h_magic.get() == MAGIC && entries.len() >= ALIGN;
         there.then_some(Self { entries, values: entries })
     }
 
-    /// Iterates over the attributes in their order on disk. Ends after an error, which names the
-    /// damage.
+    /// Attributes in disk order. Stops after an error.
     pub fn iter(&self) -> XattrIter<'a> {
         XattrIter { list: *self, at: Some(0) }
     }
 
-    /// Finds an attribute by the two parts of its name.
+    /// Finds an attribute.
     pub fn find(&self, namespace: Namespace, name: &[u8]) -> Result<Option<XattrEntry<'a>>, Problem> {
         let index = namespace.index();
         self.iter()
@@ -204,7 +198,7 @@ impl<'a> XattrList<'a> {
             .transpose()
     }
 
-    /// The range of an attribute's value in the bytes after an inode's fields.
+    /// Range of a value after an inode's fields.
     pub fn place_in_inode(&self, namespace: Namespace, name: &[u8]) -> Result<Option<Range<usize>>, Problem> {
         let index = namespace.index();
         let mut at = 0;
@@ -219,9 +213,9 @@ impl<'a> XattrList<'a> {
         Ok(None)
     }
 
-    /// Whether two values, or a value and the entries, have bytes in common.
+    /// Whether values overlap each other or the entries.
     pub fn overlaps(&self) -> Result<bool, Problem> {
-        // Offsets of values are from the base of values, those of entries from the first entry.
+        // Value offsets start at `values`, entry offsets at `entries`.
         let before = self.values.len() - self.entries.len();
         let (mut used, mut at) = (Vec::new(), 0);
         while let Some((entry, next)) = self.entry(at)? {
@@ -238,13 +232,13 @@ impl<'a> XattrList<'a> {
         Ok(used.windows(2).any(|pair| matches!(pair, [one, next] if next.start < one.end)))
     }
 
-    /// The offset in `values` of the value of the entry at byte `at`.
+    /// For the entry at byte `at`.
     fn value_offset(&self, at: usize) -> usize {
         let raw = RawEntry::ref_from_prefix(self.entries.get(at..).unwrap_or_default());
         raw.map_or(0, |(raw, _)| usize::from(raw.e_value_offs.get()))
     }
 
-    /// The length of the entries, and the offset in `values` of the first value.
+    /// Length of the entries, and offset of the first value.
     fn bounds(&self) -> Result<(usize, usize), Problem> {
         let (mut at, mut first) = (0, self.values.len());
         while let Some((entry, next)) = self.entry(at)? {
@@ -256,7 +250,7 @@ impl<'a> XattrList<'a> {
         Ok((at, first))
     }
 
-    /// The entry at byte `at` and the position of the next one; `None` at the end mark.
+    /// The entry at byte `at`, and the next one's offset; `None` at the end mark.
     fn entry(&self, at: usize) -> Result<Option<(XattrEntry<'a>, usize)>, Problem> {
         let rest = self.entries.get(at..).unwrap_or_default();
         let first =
@@ -301,8 +295,8 @@ impl<'a> XattrList<'a> {
     }
 }
 
-/// Removes an attribute from the bytes after an inode's fields. Its value's space stays unused
-/// until the list is packed.
+/// Removes an attribute after an inode's fields. The value's space is reused when the list is
+/// rewritten.
 pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> Result<(), Problem> {
     let Some(list) = XattrList::in_inode(space) else { return Ok(()) };
     let value = list.place_in_inode(namespace, name)?;
@@ -320,7 +314,7 @@ pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> R
         return Ok(());
     }
     space.get_mut(value.unwrap_or_default()).unwrap_or_default().fill(0);
-    // The end mark after the entries moves with them.
+    // With the end mark.
     let entries = space.get_mut(ALIGN..ALIGN + at + ALIGN).unwrap_or_default();
     let kept = entries.len() - (to - from);
     entries.copy_within(to.., from);
@@ -328,11 +322,11 @@ pub fn remove_in_inode(space: &mut [u8], namespace: Namespace, name: &[u8]) -> R
     Ok(())
 }
 
-/// Iterates over an [`XattrList`].
+/// Iterator over an [`XattrList`].
 #[derive(Debug, Clone)]
 pub struct XattrIter<'a> {
     list: XattrList<'a>,
-    /// The position of the next entry; `None` after the last.
+    /// `None` after the last.
     at: Option<usize>,
 }
 
@@ -340,7 +334,7 @@ impl<'a> Iterator for XattrIter<'a> {
     type Item = Result<XattrEntry<'a>, Problem>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Each entry has at least 16 bytes, so the iteration ends.
+        // Ends: entries have at least 16 bytes.
         match self.list.entry(self.at.take()?).transpose()? {
             Ok((entry, next)) => {
                 self.at = Some(next);
@@ -351,22 +345,21 @@ impl<'a> Iterator for XattrIter<'a> {
     }
 }
 
-/// An attribute block, which all inodes with equal attributes may share.
+/// An attribute block. Inodes with equal attributes may share it.
 #[derive(Debug, Clone, Copy)]
 pub struct XattrBlock<'a> {
     bytes: &'a [u8],
-    /// The number of inodes that use the block.
+    /// Number of inodes.
     pub refcount: u32,
-    /// `h_hash` of all entries, the key in a cache of shared blocks. 0: not to be shared.
+    /// `h_hash`: key in the cache of shared blocks. 0: not to be shared.
     pub hash: u32,
-    /// `h_checksum`.
     checksum: u32,
-    /// The attributes.
+    /// Attributes.
     pub list: XattrList<'a>,
 }
 
 impl<'a> XattrBlock<'a> {
-    /// Parses a whole block.
+    /// Parses a block.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Problem> {
         let (header, entries) = RawBlockHeader::ref_from_prefix(bytes).map_err(|_| Problem::Short {
             what: "an attribute block",
@@ -387,20 +380,18 @@ impl<'a> XattrBlock<'a> {
         })
     }
 
-    /// Verifies the block's checksum (`metadata_csum`): of its number, then of its bytes with a
-    /// checksum of zero.
+    /// Verifies the checksum, over the block's number and its bytes (`metadata_csum`).
     pub fn verify(&self, seed: ChecksumSeed, number: BlockNumber) -> Result<(), Problem> {
         let computed = block_checksum(self.bytes, number, seed);
         Problem::check_sum(self.checksum, computed)
     }
 }
 
-/// Bytes at the start of a block whose checksum is computed directly: the header, and entries of a
-/// few attributes.
+/// Bytes of the header and a few entries: their checksum is computed directly.
 const HEAD: usize = 128;
 
-/// Sets the number of inodes that use a block. With `has_checksum`, updates the checksum from the
-/// old one and the change, so that sharing a block does not read all of it.
+/// Sets the reference count. With `has_checksum`, updates the checksum incrementally, without
+/// reading the block.
 pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, has_checksum: bool) {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_refcount);
     let len = bytes.len();
@@ -413,7 +404,7 @@ pub fn set_block_refcount(bytes: &mut [u8], refcount: u32, has_checksum: bool) {
     }
 }
 
-/// Writes the checksum of block `number`.
+/// Writes the checksum.
 pub fn set_block_checksum(bytes: &mut [u8], number: BlockNumber, seed: ChecksumSeed) {
     let sum = block_checksum(bytes, number, seed);
     if let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) {
@@ -421,9 +412,8 @@ pub fn set_block_checksum(bytes: &mut [u8], number: BlockNumber, seed: ChecksumS
     }
 }
 
-/// The checksum of the block's number and of its bytes with a checksum of zero. Most of a block is
-/// zeros between entries and values, and zeros do not change a checksum that starts with 0: the
-/// values' checksum is computed apart and joined to the head's.
+/// Most of a block is zeros between entries and values. They do not change a checksum started at 0,
+/// so the values' checksum is computed apart.
 fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 {
     const AT: usize = std::mem::offset_of!(RawBlockHeader, h_checksum);
     const STEP: usize = 64;
@@ -437,8 +427,7 @@ fn block_checksum(bytes: &[u8], number: BlockNumber, seed: ChecksumSeed) -> u32 
     SumChange::at(rest.len()).of(of_head) ^ crc32c(0, values)
 }
 
-/// `e_hash` of an attribute in the list. For a value in an inode, `value` is that inode's hash as
-/// four little-endian bytes.
+/// `e_hash`. For a value in an inode, `value` is its hash as four little-endian bytes.
 pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
     let of_name = name.iter().fold(0_u32, |hash, &byte| hash.rotate_left(5) ^ sign.widen(byte));
     value.chunks(ALIGN).fold(of_name, |hash, chunk| {
@@ -448,8 +437,7 @@ pub fn entry_hash(name: &[u8], value: &[u8], sign: CharSign) -> u32 {
     })
 }
 
-/// `h_hash` of a block whose entries have these `e_hash`es, in order. 0, which forbids sharing, if
-/// one of them was not computed.
+/// `h_hash` from the entries' `e_hash`, in order. 0, not to be shared, if one is 0.
 pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
     entries
         .into_iter()
@@ -462,10 +450,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An attribute to write: index, name, value.
+    /// Index, name, value.
     type Attribute = (u8, Vec<u8>, Vec<u8>);
 
-    /// Lays out attributes like the kernel: entries from the front, values from the back.
+    /// Like the kernel: entries from the front, values from the back.
     fn build_list(size: usize, base: usize, attributes: &[Attribute]) -> Vec<u8> {
         let mut bytes = vec![0; size];
         let (mut front, mut back) = (0, size);
@@ -631,11 +619,11 @@ mod tests {
                 assert_eq!(parsed.verify(seed, number), Ok(()), "{size} bytes, {users} users");
                 assert!(parsed.verify(seed, BlockNumber(6)).is_err());
             }
-            // An error before the change persists.
+            // An earlier error persists.
             block[size - 1] ^= 1;
             set_block_refcount(&mut block, 9, true);
             assert!(XattrBlock::parse(&block).unwrap().verify(seed, number).is_err());
-            // Without a checksum the field stays unchanged.
+            // Without a checksum the field does not change.
             set_block_refcount(&mut block, 10, false);
             set_block_checksum(&mut block, number, seed);
             assert_eq!(XattrBlock::parse(&block).unwrap().verify(seed, number), Ok(()));

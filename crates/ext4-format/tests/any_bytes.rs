@@ -1,5 +1,4 @@
-//! Superblocks, group descriptors, inodes, extent nodes and directory entries from any bytes: no
-//! panic, and what parses is valid. The bytes are random, or an intact structure with a few
+//! Arbitrary bytes do not panic, and what parses is valid. Bytes are random, or a structure with
 //! changes.
 
 use dentree_ext4_format::{
@@ -13,7 +12,7 @@ use std::io::Read as _;
 use std::sync::LazyLock;
 
 const BLOCK: usize = 1024;
-/// The positions of the image's structures.
+/// Offsets in the image.
 const ROOT_INODE: usize = 256;
 
 static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -31,7 +30,7 @@ fn inode_table() -> &'static [u8] {
     &IMAGE[usize::try_from(group.inode_table.0).unwrap() * BLOCK..]
 }
 
-/// The first block of the root directory.
+/// Its first block.
 fn root_directory() -> &'static [u8] {
     let inode = Inode::parse(&inode_table()[ROOT_INODE..][..256], InodeNumber::ROOT, &SUPERBLOCK).unwrap();
     let Step::Mapped(extent) = ExtentNode::parse_root(&inode.block).unwrap().step(LogicalBlock(0)) else {
@@ -40,7 +39,7 @@ fn root_directory() -> &'static [u8] {
     &IMAGE[usize::try_from(extent.start.0).unwrap() * BLOCK..][..BLOCK]
 }
 
-/// Positions and values to write; values with a meaning for a length or count come often.
+/// Values are often plausible lengths or counts.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
     let value = prop_oneof![any::<u8>(), prop::sample::select(vec![0, 1, 2, 4, 8, 0x7f, 0x80, 0xff])];
     vec((any::<prop::sample::Index>(), value), 0..6)

@@ -1,12 +1,11 @@
-//! Folded names hash as with e2fsprogs: each code point alone, and random runs of difficult ones.
+//! Folded names hash as in e2fsprogs: single code points, and random difficult ones.
 
 use dentree_ext4_format::casefold::FoldedName;
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion};
 use std::io::{BufWriter, Write as _};
 use std::process::Command;
 
-/// The hashes of `debugfs dx_hash -c -e utf8`; `None` without debugfs. Names are UTF-8 without
-/// blanks and quotes.
+/// From `debugfs dx_hash -c -e utf8`; `None` without debugfs. Names have no blanks or quotes.
 fn debugfs_hashes(names: &[String]) -> Option<Vec<(u32, u32)>> {
     let mut script = BufWriter::new(tempfile::NamedTempFile::new().unwrap());
     for name in names {

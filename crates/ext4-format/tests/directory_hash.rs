@@ -1,5 +1,4 @@
-//! Directory hashes equal those of e2fsprogs: recorded answers of `debugfs dx_hash`, and the
-//! program itself over many names if it is installed.
+//! Directory hashes equal those of `debugfs dx_hash`, recorded and computed.
 
 use dentree_ext4_format::hash::{CharSign, HashSeed, HashVersion, half_md4_batch};
 use proptest::prelude::*;
@@ -15,7 +14,7 @@ const SEEDED: &[(u8, &[u8], u32, u32)] = &[
     (2, b"seeded", 0x2040_90ea, 0x0350_934f),
 ];
 
-/// The same with the default seed.
+/// With the default seed.
 const KNOWN: &[(u8, &[u8], u32, u32)] = &[
     (0, b"a", 0xe74b_53e2, 0),
     (0, b"ab", 0xda0d_8cd0, 0),
@@ -55,7 +54,7 @@ const KNOWN: &[(u8, &[u8], u32, u32)] = &[
     (5, &LONG, 0xecc0_05ce, 0x7fc9_8f53),
 ];
 
-/// 255 bytes, all above 0x80.
+/// Bytes above 0x80.
 const LONG: [u8; 255] = {
     let mut name = [0; 255];
     let mut i = 0;
@@ -76,7 +75,7 @@ fn seed(bytes: [u8; 16]) -> HashSeed {
     HashSeed::new(words)
 }
 
-/// The seed in the form of debugfs.
+/// As debugfs expects it.
 fn uuid(bytes: [u8; 16]) -> String {
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
@@ -102,7 +101,7 @@ fn hashes_equal_those_of_debugfs() {
     }
 }
 
-/// Names in shared bytes, and their ranges.
+/// Concatenated names, and their ranges.
 fn one_behind_another<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<Range<usize>>) {
     let (mut bytes, mut places) = (Vec::new(), Vec::new());
     for name in names {
@@ -118,7 +117,6 @@ fn together(bytes: &[u8], names: Vec<Range<usize>>, sign: CharSign, seed: HashSe
     hashes.into_iter().map(|hash| (hash.major.get(), hash.minor)).collect()
 }
 
-/// Names of all lengths in parallel.
 #[test]
 fn parallel_hashes_equal_those_of_debugfs() {
     for (version, sign) in [(1, CharSign::Signed), (4, CharSign::Unsigned)] {
@@ -156,8 +154,7 @@ fn the_superblock_decides_the_sign_of_versions_0_to_2() {
     }
 }
 
-/// Names that a debugfs command line can carry: no blanks, quotes or NUL, and none that looks like
-/// an option.
+/// Names without blanks, quotes and NUL, not like an option.
 fn names() -> Vec<Vec<u8>> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = move || {

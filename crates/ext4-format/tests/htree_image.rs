@@ -1,4 +1,4 @@
-//! Directories indexed by `e2fsck -D`: every name is in the leaf that its hash leads to.
+//! In directories indexed by `e2fsck -D` each name is in the leaf of its hash.
 
 mod common;
 
@@ -8,12 +8,11 @@ use dentree_ext4_format::hash::{CharSign, HashSeed, MajorHash};
 use dentree_ext4_format::htree::{IndexBlock, IndexEntry, IndexRoot};
 use dentree_ext4_format::{ChecksumSeed, Entries, LogicalBlock, Superblock};
 
-/// A directory in memory.
 struct Directory {
     sb: Superblock,
     content: Vec<u8>,
     sign: CharSign,
-    /// The checksum seed, if there are checksums.
+    /// With checksums.
     seed: Option<ChecksumSeed>,
 }
 
@@ -27,7 +26,7 @@ impl Directory {
         IndexRoot::parse(self.block(LogicalBlock(0)), self.sign, true, self.seed.is_some()).unwrap()
     }
 
-    /// The leaves below `index` in hash order, each with its lowest hash.
+    /// Leaves below `index` with their lowest hashes, in order.
     fn leaves(&self, index: IndexBlock<'_>, levels: u8) -> Vec<IndexEntry> {
         index.verify(self.seed).unwrap();
         let below = |entry: IndexEntry| {
@@ -37,7 +36,7 @@ impl Directory {
         if levels == 0 { index.iter().collect() } else { index.iter().flat_map(below).collect() }
     }
 
-    /// Follows the index from the root to the leaf of `hash`.
+    /// The leaf of `hash`.
     fn leaf(&self, hash: MajorHash) -> LogicalBlock {
         let root = self.root();
         let (mut index, mut levels) = (root.entries, root.indirect_levels);
@@ -52,7 +51,7 @@ impl Directory {
     }
 }
 
-/// Names of many lengths, some with bytes above 0x80.
+/// Of many lengths, some with bytes above 0x80.
 fn name(i: usize) -> String {
     match i % 4 {
         0 => format!("file-{i}"),

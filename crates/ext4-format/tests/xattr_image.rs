@@ -1,5 +1,4 @@
-//! Attributes written by debugfs and the kernel have the expected names, values, hashes and
-//! checksums.
+//! Attributes by debugfs and the kernel have the expected values, hashes and checksums.
 
 mod common;
 
@@ -84,7 +83,7 @@ fn the_kernel_puts_large_values_into_inodes() {
     let list = XattrList::in_inode(&record[inode.fields_len..]).unwrap();
     let entry = list.find(Namespace::User, b"big").unwrap().unwrap();
     let XattrValue::Inode { inode: value_inode, size: 5000 } = entry.value else { panic!("{entry:?}") };
-    // A value's inode has the value's checksum in place of its access time.
+    // A value's inode has its checksum in place of atime.
     let (value_inode, ..) = image.inode(&format!("<{value_inode}>")).unwrap();
     let sb = superblock(&image.bytes());
     assert_eq!(value_inode.raw_times[0], sb.checksum_seed.sum(&[b'v'; 5000]));

@@ -1,26 +1,26 @@
-//! Half of MD4 (three rounds of eight steps), of one name or of sixteen names in parallel.
+//! Half of MD4 (three rounds of eight steps), of one name or of sixteen in parallel.
 //!
-//! Each step depends on the one before, so the hash of one name leaves the processor idle. Sixteen
-//! names in vector lanes take little longer than one. The vector width is chosen at run time. A
-//! name of 20 bytes takes 35 ns alone, and among others 20 ns with four words per vector (every
-//! x86-64), 12 with eight (AVX2), 8 with sixteen (AVX-512).
+//! The steps of one name depend on each other and leave the processor idle; sixteen names in vector
+//! lanes take little longer. A name of 20 bytes takes 35 ns alone, and among others 20 ns with four
+//! words per vector (x86-64), 12 with eight (AVX2), 8 with sixteen (AVX-512). The width is chosen
+//! at run time.
 //!
-//! A name is read as 32 bytes, and the bytes past its end are masked in the vectors: no branch
-//! depends on the length. Functions with a [`Simd`] argument are `inline(always)`; otherwise the
-//! compiler does not know there which instructions are available.
+//! Bytes after a name's end are masked in the vectors, so no branch depends on its length.
+//! Functions with a [`Simd`] argument are `inline(always)`, because only the caller enables the
+//! instructions.
 
 use super::{CharSign, HashSeed, NameHash};
 use fearless_simd::{Level, Simd, dispatch, prelude::*, u8x32, u32x8, u32x16};
 use std::ops::{BitAnd, BitOr, BitXor, Range};
 
-/// Bytes of a name per transform.
+/// Per transform.
 pub(super) const BYTES: usize = 32;
-/// Words of a name per transform.
+/// Per transform.
 pub(super) const WORDS: usize = BYTES / 4;
-/// Names hashed in parallel.
+/// Names in parallel.
 const LANES: usize = 16;
 
-/// The operand of MD4: a word of one name, or one word of each of several.
+/// MD4's operand: a word of one name, or of several.
 pub(super) trait Word:
     Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self>
 {
@@ -78,7 +78,7 @@ fn parity<W: Word>(x: W, y: W, z: W) -> W {
     x ^ y ^ z
 }
 
-/// A round of MD4: eight steps, each with its input word.
+/// Eight steps, each with an input word.
 #[inline(always)]
 fn round<W: Word>(
     [mut a, mut b, mut c, mut d]: [W; 4],
@@ -88,16 +88,14 @@ fn round<W: Word>(
     shifts: [u32; 4],
 ) -> [W; 4] {
     for (step, word) in words.into_iter().enumerate() {
-        // The result of the previous step is added last.
+        // The previous step's result is added last: it is ready last.
         let sum = a.plus(word.plus_all(constant)).plus(function(b, c, d));
-        // MD4 rotates the names of the four registers: the one just written is `b` of the next
-        // step.
+        // Rotates the registers: the result is `b` of the next step.
         (a, b, c, d) = (d, sum.rotated(shifts[step % 4]), b, c);
     }
     [a, b, c, d]
 }
 
-/// Mixes the next words of a name into the state.
 #[inline(always)]
 pub(super) fn transform<W: Word>(state: &mut [W; 4], input: &[W; WORDS]) {
     let [i0, i1, i2, i3, i4, i5, i6, i7] = *input;
@@ -109,7 +107,7 @@ pub(super) fn transform<W: Word>(state: &mut [W; 4], input: &[W; WORDS]) {
     }
 }
 
-/// Appends the hashes of names in order.
+/// Appends the hashes in the names' order.
 pub(super) fn hash_in_parallel(
     level: Level,
     bytes: &[u8],
@@ -163,7 +161,7 @@ fn digest_all<S: Simd>(
     }
 }
 
-/// [`input_words`](super::input_words) of each name from byte `at`; `left` are its remaining bytes.
+/// [`input_words`](super::input_words) of each name from byte `at`; `left` bytes remain.
 #[inline(always)]
 fn words_of_all<S: Simd>(
     simd: S,
@@ -178,7 +176,7 @@ fn words_of_all<S: Simd>(
     for (row, &[first, second]) in words.iter_mut().zip(pairs) {
         *row = simd.combine_u32x8(load(simd, bytes, first, at), load(simd, bytes, second, at));
     }
-    // Each moves the lowest bit of an element's position to its top: three bits of the word, from
+    // Each moves the lowest bit of an element's position to the top: three bits of the word, from
     // lanes to rows.
     let mut words = rotated(rotated(rotated(words)));
 
@@ -196,7 +194,7 @@ fn words_of_all<S: Simd>(
         part = whole.simd_eq(at).select(read, part);
         *word = whole.simd_gt(at).select(less_borrowed(read, sign_bits), padding);
     }
-    // Two shifts, as a single one by the width of a word is undefined.
+    // A shift by the width of a word is undefined.
     let bits = (left & 3) << 3;
     let part = (part >> 1) >> (u32x16::splat(simd, u32::BITS - 1) - bits);
     let part = (padding << bits) + less_borrowed(part, sign_bits);
@@ -206,7 +204,7 @@ fn words_of_all<S: Simd>(
     words
 }
 
-/// Eight words from byte `at` after `start`, in memory order, with zeros past the end.
+/// Eight words from byte `at` after `start`, in memory order, zero after the end.
 #[inline(always)]
 fn load<S: Simd>(simd: S, bytes: &[u8], start: usize, at: usize) -> u32x8<S> {
     let rest = bytes.get(start.saturating_add(at)..).unwrap_or_default();
@@ -224,8 +222,7 @@ fn with_zeros(rest: &[u8]) -> [u8; BYTES] {
     bytes
 }
 
-/// Moves the element at each position (row above lane) to the position rotated right by one of its
-/// seven bits.
+/// Moves each element to its position (row above lane) rotated right by one of seven bits.
 #[inline(always)]
 fn rotated<S: Simd>([r0, r1, r2, r3, r4, r5, r6, r7]: [u32x16<S>; WORDS]) -> [u32x16<S>; WORDS] {
     let (s0, s4) = r0.deinterleave(r1);
@@ -235,7 +232,7 @@ fn rotated<S: Simd>([r0, r1, r2, r3, r4, r5, r6, r7]: [u32x16<S>; WORDS]) -> [u3
     [s0, s1, s2, s3, s4, s5, s6, s7]
 }
 
-/// Converts words from memory order to first byte highest.
+/// From memory order to first byte highest.
 #[inline(always)]
 fn first_highest<S: Simd>(word: u32x16<S>) -> u32x16<S> {
     if cfg!(target_endian = "big") {
@@ -244,7 +241,7 @@ fn first_highest<S: Simd>(word: u32x16<S>) -> u32x16<S> {
     (word << 24) | ((word & 0xff00) << 8) | ((word >> 8) & 0xff00) | (word >> 24)
 }
 
-/// A signed byte from 0x80 up is 0x100 less, borrowed from its left neighbour.
+/// A signed byte borrows from its left neighbour.
 #[inline(always)]
 fn less_borrowed<S: Simd>(word: u32x16<S>, sign_bits: u32) -> u32x16<S> {
     word - ((word & sign_bits) << 1)
@@ -256,7 +253,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All vector levels of this processor.
     fn levels() -> Vec<Level> {
         let mut levels = vec![Level::new(), Level::baseline()];
         #[cfg(target_arch = "x86_64")]

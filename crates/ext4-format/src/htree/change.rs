@@ -1,10 +1,8 @@
-//! Changes of an index: creating a root, adding a block, splitting leaves and index blocks, adding
-//! a level.
+//! Changes of an htree, from leaf to root.
 //!
-//! An index grows from leaf to root. [`split_leaf`] splits a full leaf, and [`insert_index`] adds
-//! an entry for its upper half. [`split_index`] first splits a full index block, and [`grow_root`]
-//! gives a full root a new level. Each function changes one or two blocks and leaves both valid;
-//! [`set_index_checksum`] writes the checksum. The blocks have been parsed.
+//! [`split_leaf`] splits a full leaf, [`insert_index`] adds an entry for the new one. If the index
+//! block is full, [`split_index`] splits it, or [`grow_root`] adds a level. Each leaves one or two
+//! valid blocks, for which [`set_index_checksum`] writes the checksum. Arguments are parsed blocks.
 
 use super::{
     IndexBlock, RawCountLimit, RawDxEntry, RawDxNode, RawDxRoot, RawFakeDirent, TAIL_SIZE, not_an_index,
@@ -18,22 +16,21 @@ use zerocopy::{FromBytes, IntoBytes, little_endian as le};
 
 const DOT_LEN: usize = size_of::<RawFakeDirent>();
 const ENTRY_SIZE: usize = size_of::<RawDxEntry>();
-/// `info_length`: bytes from `reserved_zero` to the entries.
+/// `info_length`.
 const INFO_LENGTH: u8 = 8;
 
-/// The entries of a full leaf and the new one, divided into two leaves.
+/// A full leaf's entries and a new one, divided into two leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeafSplit<'a> {
-    /// The entries that stay.
+    /// Entries that stay.
     pub low: Vec<NewEntry<'a>>,
-    /// The entries that move to the new leaf.
+    /// Entries of the new leaf.
     pub high: Vec<NewEntry<'a>>,
-    /// The hash of the new leaf's index entry, as stored: with bit 0 if `low` ends with names of
-    /// the same hash.
+    /// The new leaf's hash in the index, with bit 0 if `low` ends with the same hash.
     pub hash: u32,
 }
 
-/// Divides entries by hash into two leaves of about equal size; `None` if there are fewer than two.
+/// Divides entries by hash into halves of about equal size. `None`: fewer than two.
 pub fn split_leaf<'a>(
     entries: impl IntoIterator<Item = NewEntry<'a>>,
     hash: impl Fn(&[u8]) -> MajorHash,
@@ -47,7 +44,7 @@ pub fn split_leaf<'a>(
         before += len(entry);
         before > half
     })?;
-    // The entry in the middle goes to the side that stays smaller with it.
+    // The middle entry goes to the smaller side.
     let middle = sorted.get(at).map_or(0, len);
     let at = if before - half <= middle / 2 { at + 1 } else { at };
     let at = at.clamp(1, sorted.len().checked_sub(1).filter(|&last| last > 0)?);
@@ -57,8 +54,7 @@ pub fn split_leaf<'a>(
     Some(LeafSplit { hash: first.get() | u32::from(below == first), low: strip(sorted), high: strip(high) })
 }
 
-/// Makes a block the root of an index with one leaf, `leaf`. `dots` are the entries `.` and `..`;
-/// `hash_version` is the number on disk.
+/// Initializes a root with one leaf. `dots` are `.` and `..`; `hash_version` is the number on disk.
 pub fn init_root(
     bytes: &mut [u8],
     block_size: BlockSize,
@@ -78,8 +74,7 @@ pub fn init_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &[RawDxEntry::new(0, leaf)])
 }
 
-/// Makes a block an index node over these blocks: the lowest hash and the number of each,
-/// ascending, at least one.
+/// Initializes a node with these blocks and their lowest hashes: ascending, at least one.
 pub fn init_index(
     bytes: &mut [u8],
     block_size: BlockSize,
@@ -90,7 +85,7 @@ pub fn init_index(
     init_node(bytes, block_size, has_tail, &all)
 }
 
-/// Replaces the entries of a root by these blocks, with `levels` of index blocks below it.
+/// Replaces a root's entries; `levels` of index blocks are below.
 pub fn fill_root(
     bytes: &mut [u8],
     has_tail: bool,
@@ -104,12 +99,12 @@ pub fn fill_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &all)
 }
 
-/// Whether index block `bytes` (the root, or a node) has room for another entry.
+/// Whether the root or a node has space for an entry.
 pub fn has_index_room(bytes: &[u8], is_root: bool, has_tail: bool) -> Result<bool, Problem> {
     Ok(!entries(bytes, is_root, has_tail)?.is_full())
 }
 
-/// Adds an entry after entry `after`: `hash` as stored, with its continuation bit.
+/// Adds an entry after entry `after`; `hash` has its continuation bit.
 pub fn insert_index(
     bytes: &mut [u8],
     is_root: bool,
@@ -126,8 +121,8 @@ pub fn insert_index(
     set_entries(bytes, offset, has_tail, &all)
 }
 
-/// Moves the upper half of node `bytes` to the new block `upper`. Returns the hash of its first
-/// entry as stored, and how many entries stay.
+/// Moves a node's upper half to block `upper`. Returns its first hash as stored, and the number of
+/// entries that stay.
 pub fn split_index(
     bytes: &mut [u8],
     upper: &mut [u8],
@@ -146,8 +141,7 @@ pub fn split_index(
     Ok((first.hash.get(), low.len()))
 }
 
-/// Moves all entries of the root `bytes` to a new level, the block `child`, which becomes the
-/// root's only entry.
+/// Adds a level: moves the root's entries to block `child`.
 pub fn grow_root(
     bytes: &mut [u8],
     child: &mut [u8],
@@ -163,7 +157,7 @@ pub fn grow_root(
     set_entries(bytes, size_of::<RawDxRoot>(), has_tail, &[RawDxEntry::new(0, child_at)])
 }
 
-/// Writes the checksum of an index block.
+/// Writes an index block's checksum.
 pub fn set_index_checksum(bytes: &mut [u8], is_root: bool, inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let (_, computed) = entries(bytes, is_root, true)?.checksums(inode_seed)?;
     if let Some(stored) = bytes.last_chunk_mut::<4>() {
@@ -218,7 +212,7 @@ fn entries(bytes: &[u8], is_root: bool, has_tail: bool) -> Result<IndexBlock<'_>
     IndexBlock::parse(bytes, size_of::<RawDxRoot>(), has_tail)
 }
 
-/// Writes all entries, their count and their limit; entry 0 has no hash.
+/// Entry 0 has no hash.
 fn set_entries(bytes: &mut [u8], offset: usize, has_tail: bool, all: &[RawDxEntry]) -> Result<(), Problem> {
     let len = bytes.len();
     let tail = if has_tail { TAIL_SIZE } else { 0 };
@@ -273,7 +267,7 @@ mod tests {
         })
     }
 
-    /// A directory in memory, changed like a file system's.
+    /// A directory in memory.
     struct Directory {
         blocks: Vec<Vec<u8>>,
         has_tail: bool,
@@ -311,7 +305,7 @@ mod tests {
             IndexBlock::parse_node(&self.blocks[block], self.has_tail).unwrap()
         }
 
-        /// The htree path: index blocks and positions from the root to the leaf, and the leaf.
+        /// Index blocks and positions from the root, and the leaf.
         fn path_to(&self, hash: MajorHash) -> (Vec<(usize, usize)>, usize) {
             let mut path = Vec::new();
             let mut block = 0;
@@ -341,7 +335,7 @@ mod tests {
             self.enter(path, split.hash, upper);
         }
 
-        /// Adds a new block after the last position of `path`.
+        /// Adds a block after the last position of `path`.
         fn enter(&mut self, mut path: Vec<(usize, usize)>, hash: u32, block: usize) {
             let (index, at) = path.pop().unwrap();
             let logical = |block| LogicalBlock(u32::try_from(block).unwrap());
@@ -365,7 +359,7 @@ mod tests {
             self.enter(path, first, new);
         }
 
-        /// Checks every block. Returns all names in the order of the index.
+        /// Checks all blocks. Returns the names in index order.
         fn verified(&mut self) -> BTreeMap<Vec<u8>, u32> {
             let mut names = BTreeMap::new();
             let levels = self.root().indirect_levels;

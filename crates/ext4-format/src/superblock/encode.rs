@@ -1,5 +1,3 @@
-//! Encoding of a [`Superblock`].
-
 use super::{
     CHECKSUM_TYPE_CRC32C, ErrorRecord, GOOD_OLD_REVISION, MAGIC, RawSuperblock, SUPERBLOCK_SIZE, Superblock,
 };
@@ -10,7 +8,7 @@ use zerocopy::{IntoBytes, little_endian as le};
 const JOURNAL_BACKUP_INODE_BLOCKS: u8 = 1;
 
 impl Superblock {
-    /// A file system of revision 1 without features, groups, times or name.
+    /// Revision 1, without features, groups, times or name.
     pub fn new(block_size: BlockSize, uuid: [u8; 16]) -> Superblock {
         let never = InodeTime::default();
         Superblock {
@@ -82,10 +80,8 @@ impl Superblock {
         }
     }
 
-    /// Writes every field over `bytes`, and the checksum if the file system has any. Other bytes do
-    /// not change: pass zeros for a new superblock, else the bytes read.
-    ///
-    /// A label or path that is too long is cut.
+    /// Writes all fields and the checksum over `bytes`; other bytes do not change. Cuts labels and
+    /// paths that are too long.
     pub fn encode(&self, bytes: &mut [u8; SUPERBLOCK_SIZE]) {
         let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
         raw.s_magic.set(MAGIC);
@@ -101,9 +97,8 @@ impl Superblock {
         *bytes = zerocopy::transmute!(raw);
     }
 
-    /// Writes `s_last_orphan`, the head of the orphan list or 0, over the bytes of a superblock.
-    ///
-    /// Updates the checksum incrementally: each removed file enters and leaves the list.
+    /// Writes `s_last_orphan`, and updates the checksum incrementally, because each deleted file
+    /// enters and leaves the list.
     pub fn set_last_orphan(bytes: &mut [u8; SUPERBLOCK_SIZE], ino: u32) {
         const AT: usize = std::mem::offset_of!(RawSuperblock, s_last_orphan);
         const CHANGE: SumChange = SumChange::at(std::mem::offset_of!(RawSuperblock, s_checksum) - AT);
@@ -115,7 +110,7 @@ impl Superblock {
         }
     }
 
-    /// Sets the xattr feature in a superblock's bytes, and updates the checksum if there is one.
+    /// Sets the feature `ext_attr` and the checksum.
     pub fn set_has_attributes(bytes: &mut [u8; SUPERBLOCK_SIZE]) {
         let mut raw: RawSuperblock = zerocopy::transmute!(*bytes);
         raw.s_feature_compat.set(raw.s_feature_compat.get() | Compat::EXT_ATTR.0);
@@ -166,7 +161,7 @@ impl Superblock {
         raw.s_feature_ro_compat.set(self.ro_compat.0);
         raw.s_backup_bgs = self.backup_groups.map(le::U32::new);
         if self.incompat.has(Incompat::FLEX_BG) {
-            // A power of two below 2^32: its logarithm fits.
+            // A power of two below 2^32.
             raw.s_log_groups_per_flex = u8::try_from(self.groups_per_flex.trailing_zeros()).unwrap_or(0);
         }
         if self.incompat.has(Incompat::CSUM_SEED) {
@@ -233,12 +228,11 @@ impl Superblock {
     }
 }
 
-/// The journal inode's backup in `s_jnl_blocks`, if there is one.
 pub(super) fn journal_backup(raw: &RawSuperblock) -> Option<[u32; 17]> {
     (raw.s_jnl_backup_type == JOURNAL_BACKUP_INODE_BLOCKS).then(|| raw.s_jnl_blocks.map(le::U32::get))
 }
 
-/// Converts to a narrower field; a parsed value fits.
+/// Parsed values fit.
 fn narrow(value: u32) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
@@ -249,14 +243,13 @@ fn padded<const N: usize>(text: &[u8]) -> [u8; N] {
     field
 }
 
-/// Superblock times are unsigned and have 40 bits; times before 1970 become 1970.
+/// Unsigned, 40 bits; times before 1970 become 1970.
 fn set_time(time: InodeTime, low: &mut le::U32, high: &mut u8) {
     let (upper, lower) = split(u64::try_from(time.seconds).unwrap_or(0));
     low.set(lower);
     *high = u8::try_from(upper).unwrap_or(u8::MAX);
 }
 
-/// Writes the checksum.
 fn set_checksum(raw: &mut RawSuperblock) {
     let summed = raw.as_bytes();
     let sum = crc32c(!0, summed.get(..summed.len() - 4).unwrap_or_default());

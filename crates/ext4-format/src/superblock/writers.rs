@@ -1,7 +1,5 @@
-//! The superblock fields that only a writer relies on.
-//!
-//! A wrong field makes a reader find damage, but a writer cause it. `docs/internals/superblock.md`
-//! lists for each field what relies on it and what is checked.
+//! Fields on which only writers rely. A wrong value fails a reader, but makes a writer cause
+//! damage. `docs/internals/superblock.md` lists the checks by field.
 
 use super::{
     GOOD_OLD_FIRST_INO, GOOD_OLD_INODE_SIZE, RawSuperblock, SUPERBLOCK_SIZE, Superblock, verify_checksum,
@@ -9,20 +7,18 @@ use super::{
 use crate::hash::{CharSign, HashAlgorithm, HashVersion};
 use crate::{Compat, Incompat, Problem, RoCompat};
 
-/// The newest `s_rev_level`.
+/// Newest `s_rev_level`.
 const DYNAMIC_REVISION: u32 = 1;
-/// `s_creator_os`: GNU Hurd.
+/// `s_creator_os`.
 const CREATOR_HURD: u32 = 1;
-/// The limit of `s_log_groups_per_flex`: above, the number of groups exceeds 32 bits.
+/// The number of groups has 32 bits.
 const LOG_GROUPS_PER_FLEX_MAX: u64 = 31;
-/// The length of all extra fields of an inode known today, in bytes.
+/// Extra bytes of an inode with all known fields.
 const EXTRA_ISIZE: u16 = 32;
 
 impl Superblock {
-    /// Checks the fields that only a writer relies on, in the bytes that were
-    /// [parsed](Superblock::parse) to this superblock.
-    ///
-    /// Features and other blocks are not checked here.
+    /// Checks fields on which only writers rely, in the bytes of this superblock. Does not check
+    /// features or other blocks.
     pub fn check_for_writing(&self, bytes: &[u8; SUPERBLOCK_SIZE]) -> Result<(), Problem> {
         let raw: RawSuperblock = zerocopy::transmute!(*bytes);
         verify_checksum(&raw)?;
@@ -34,8 +30,7 @@ impl Superblock {
         self.check_creator()
     }
 
-    /// The length of the extra fields of new inodes: what the superblock wants, at least that of
-    /// all fields known today. Without the feature `extra_isize` a file system cannot want any.
+    /// Extra bytes of new inodes: what the superblock wants, but at least all known fields.
     pub fn extra_isize(&self) -> u16 {
         let wanted = self.want_extra_isize.max(self.min_extra_isize);
         match self.inode_size {
@@ -45,8 +40,7 @@ impl Superblock {
         }
     }
 
-    /// The boundaries of groups, and which of their blocks are metadata. Bigalloc is refused as a
-    /// feature.
+    /// Group boundaries and metadata blocks. Bigalloc is refused elsewhere.
     fn check_layout(&self, raw: &RawSuperblock) -> Result<(), Problem> {
         let exactly = |field, value: u32, expected: u32| {
             Problem::check_range(field, u64::from(value), u64::from(expected), u64::from(expected))
@@ -85,7 +79,7 @@ impl Superblock {
         Err(Problem::Value { field: "s_want_extra_isize", value, because: "is no multiple of 4" })
     }
 
-    /// The hash of directories that will get an index.
+    /// Of directories that get an index.
     fn check_hash(&self) -> Result<(), Problem> {
         let version = self.default_hash_version;
         match HashVersion::from_disk(version, CharSign::Signed) {
@@ -122,7 +116,7 @@ impl Superblock {
     }
 }
 
-/// Checksums of bitmaps cover whole bytes.
+/// Bitmap checksums cover whole bytes.
 fn whole_bytes(field: &'static str, bits: u32) -> Result<(), Problem> {
     if bits.is_multiple_of(8) {
         return Ok(());

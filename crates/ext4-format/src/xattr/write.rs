@@ -1,4 +1,4 @@
-//! Writing lists of attributes like the kernel: entries from the front, values from the back.
+//! Writes attributes like the kernel: entries from the front, values from the back.
 
 use super::{
     ALIGN, MAGIC, RawBlockHeader, RawEntry, RawInodeHeader, XattrBlock, XattrEntry, XattrValue, block_hash,
@@ -9,19 +9,17 @@ use crate::hash::CharSign;
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The most inodes that share an attribute block: the kernel's limit for one more. A block with
-/// more users is valid.
+/// The kernel does not let more inodes share a block. More are valid.
 pub const MAX_BLOCK_USERS: u32 = 1024;
 
 impl<'a> XattrEntry<'a> {
-    /// An attribute with its value in the list.
+    /// With a value in the list.
     pub fn new(name_index: u8, name: &'a [u8], value: &'a [u8]) -> Self {
         let hash = entry_hash(name, value, CharSign::Unsigned);
         XattrEntry { name_index, name, value: XattrValue::Inline(value), hash }
     }
 
-    /// An attribute whose value of `size` bytes is the content of `inode`, which stores
-    /// `inode_hash`, the value's hash.
+    /// With a value of `size` bytes in `inode`, which stores `inode_hash`.
     pub fn new_in_inode(
         name_index: u8,
         name: &'a [u8],
@@ -33,13 +31,13 @@ impl<'a> XattrEntry<'a> {
         XattrEntry { name_index, name, value: XattrValue::Inode { inode, size }, hash }
     }
 
-    /// The order of entries in a block.
+    /// Order in a block.
     pub fn order_in_block(&self, other: &XattrEntry<'_>) -> Ordering {
         let key = |entry: &XattrEntry<'a>| (entry.name_index, entry.name.len(), entry.name);
         key(self).cmp(&(other.name_index, other.name.len(), other.name))
     }
 
-    /// The length of entry and value in a list.
+    /// Bytes of entry and value.
     pub fn len_in_list(&self) -> usize {
         self.entry_len() + self.inline_value().len().next_multiple_of(ALIGN)
     }
@@ -56,12 +54,12 @@ impl<'a> XattrEntry<'a> {
     }
 }
 
-/// Whether a list of these attributes fits into the `space` bytes after an inode's fields.
+/// Whether the attributes fit into `space` bytes after an inode's fields.
 pub fn fits_in_inode(space: usize, attributes: &[XattrEntry<'_>]) -> bool {
     attributes.is_empty() || size_of::<RawInodeHeader>() + list_len(attributes) <= space
 }
 
-/// Whether a list of these attributes fits into a block.
+/// Whether the attributes fit into a block.
 pub fn fits_in_block(block_size: usize, attributes: &[XattrEntry<'_>]) -> bool {
     size_of::<RawBlockHeader>() + list_len(attributes) <= block_size
 }
@@ -70,11 +68,8 @@ fn list_len(attributes: &[XattrEntry<'_>]) -> usize {
     attributes.iter().map(XattrEntry::len_in_list).sum::<usize>() + ALIGN
 }
 
-/// Writes a list over `space`, all bytes after an inode's fields; without attributes it clears
-/// them. Hashes of values in the list are left out, as by kernels that change such values without
-/// updating them.
-///
-/// `space` must suffice: see [`fits_in_inode`].
+/// Writes a list over `space`, the bytes after an inode's fields; it must [fit](fits_in_inode).
+/// Stores no hashes of values in the list, as kernels that change values without an update do not.
 pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
     space.fill(0);
     if attributes.is_empty() {
@@ -85,8 +80,8 @@ pub fn write_in_inode(space: &mut [u8], attributes: &[XattrEntry<'_>]) {
     write_list(list, 0, attributes, false);
 }
 
-/// Writes an attribute block with one user over zeros, without checksum, and returns its hash. The
-/// entries are [in order](XattrEntry::order_in_block), and fit: see [`fits_in_block`].
+/// Writes a block with reference count 1 over zeros, without checksum. Attributes are [in
+/// order](XattrEntry::order_in_block), and [fit](fits_in_block). Returns the block's hash.
 pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     let hash = block_hash(attributes.iter().map(|attribute| attribute.hash));
     let Ok((header, _)) = RawBlockHeader::mut_from_prefix(bytes) else { return hash };
@@ -98,8 +93,7 @@ pub fn write_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     hash
 }
 
-/// Like [`write_block`], over an existing list; clears only the bytes of old and new entries and
-/// values.
+/// As [`write_block`], over an existing list.
 pub fn overwrite_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     let (entries, values) =
         XattrBlock::parse(bytes).and_then(|block| block.list.bounds()).unwrap_or_default();
@@ -112,8 +106,7 @@ pub fn overwrite_block(bytes: &mut [u8], attributes: &[XattrEntry<'_>]) -> u32 {
     write_block(bytes, attributes)
 }
 
-/// Writes entries from byte `front` of `bytes`, and their values to its end; offsets of values
-/// count from the first byte.
+/// Entries from byte `front`, values to the end; value offsets start at byte 0.
 fn write_list(bytes: &mut [u8], front: usize, attributes: &[XattrEntry<'_>], has_hashes: bool) {
     let (mut front, mut back) = (front, bytes.len());
     for attribute in attributes {
@@ -161,7 +154,7 @@ mod tests {
         proptest::collection::vec((1_u8..11, name, value, 0_u32..4), 0..10)
     }
 
-    /// Every fourth attribute has its value in an inode.
+    /// Every fourth value is in an inode.
     fn entries(of: &[(u8, Vec<u8>, Vec<u8>, u32)]) -> Vec<XattrEntry<'_>> {
         of.iter()
             .map(|(index, name, value, inode)| match inode {
@@ -183,7 +176,7 @@ mod tests {
     fn a_list_that_fills_its_space_fits() {
         let value = [7; 100];
         let one = [XattrEntry::new(1, b"name", &value)];
-        // Magic number, entry with its name, value, end mark.
+        // Magic number, entry and name, value, end mark.
         assert!(fits_in_inode(4 + 20 + 100 + 4, &one) && !fits_in_inode(4 + 20 + 100 + 3, &one));
         assert!(fits_in_block(32 + 20 + 100 + 4, &one) && !fits_in_block(32 + 20 + 100 + 3, &one));
         assert!(fits_in_inode(0, &[]));
@@ -215,7 +208,7 @@ mod tests {
             prop_assert_eq!((parsed.refcount, parsed.hash), (2, hash));
             prop_assert_eq!(parsed.verify(ChecksumSeed(1), BlockNumber(9)), Ok(()));
             prop_assert_eq!(read(parsed.list), entries.clone());
-            // Over a list and over arbitrary bytes; in both directions between few and many.
+            // Over a list and arbitrary bytes, to fewer and to more attributes.
             let some = &entries[entries.len() / 2..];
             let mut written = block.clone();
             for list in [some, &entries] {

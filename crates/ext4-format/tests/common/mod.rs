@@ -1,19 +1,19 @@
-//! Small images made by e2fsprogs and, through a loop mount, by the kernel.
+//! Small images by e2fsprogs and, through a loop mount, by the kernel.
 
 use dentree_ext4_format::{BlockNumber, Inode, InodeNumber, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// An image file, and a directory for its initial content.
+/// An image and its source directory.
 pub struct Image {
     folder: TempDir,
 }
 
-/// Runs a program to its end. `None`, with the reason printed, if it is missing or fails.
+/// Prints the reason for `None`: the program is missing or fails.
 pub fn run(program: &str, arguments: &[&str]) -> Option<String> {
     match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
-        // e2fsck returns 1 when it has changed something.
+        // 1: errors corrected.
         Ok(output) if output.status.success() || (program == "e2fsck" && output.status.code() == Some(1)) => {
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         }
@@ -29,8 +29,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 impl Image {
-    /// Makes a file system of `size` (in mke2fs's syntax) with the content that `fill` puts into a
-    /// directory.
+    /// `size` as for mke2fs; `fill` creates the content.
     pub fn new(size: &str, mke2fs: &[&str], fill: impl FnOnce(&Path)) -> Option<Self> {
         let image = Self { folder: TempDir::new().unwrap() };
         let source = image.folder.path().join("source");
@@ -42,7 +41,7 @@ impl Image {
         Some(image)
     }
 
-    /// A directory that is removed with the image.
+    /// Removed with the image.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -51,7 +50,7 @@ impl Image {
         self.folder().join("image")
     }
 
-    /// Runs one debugfs command, which may write.
+    /// Runs a debugfs command.
     pub fn debugfs(&self, command: &str) -> Option<String> {
         run("debugfs", &["-w", "-R", command, self.path().to_str().unwrap()])
     }
@@ -60,7 +59,7 @@ impl Image {
         std::fs::read(self.path()).unwrap()
     }
 
-    /// The inode of a path, its number, and its bytes.
+    /// Inode, its number, its bytes.
     pub fn inode(&self, path: &str) -> Option<(Inode, InodeNumber, Vec<u8>)> {
         let answer = self.debugfs(&format!("imap {path}"))?;
         let number = answer.strip_prefix("Inode ")?.split(' ').next()?.parse().ok()?;
