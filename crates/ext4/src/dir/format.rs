@@ -1,4 +1,4 @@
-//! Directory blocks and entries: reading, verifying and changing them.
+//! Directory blocks and entries.
 
 use crate::inode::Snapshot;
 use crate::map::{MapCache, Mapping};
@@ -15,22 +15,20 @@ use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, Ino, Lookup};
 use std::ops::{ControlFlow, Range};
 
-/// Receives an entry and the position behind it, or its cookie.
+/// Receives an entry and the position after it.
 pub(crate) type Each<'a> = dyn FnMut(Entry<'_>, u64) -> Result<ControlFlow<()>> + 'a;
 
-/// The result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     pub(crate) lookup: Lookup,
-    /// Byte offset of the entry within the directory.
     pub(crate) position: u64,
-    /// The leaf, if a search of a single leaf found the entry.
+    /// If a search of one leaf found the entry.
     pub(crate) leaf: Option<Place>,
 }
 
 impl Ext4 {
-    /// The number of blocks of a directory. Its blocks are distinct, so the device's size bounds
-    /// it: a map that names one block a million times does not keep a listing busy.
+    /// Blocks are distinct, so the device's size bounds their number: a map that repeats a block
+    /// does not keep a listing busy.
     pub(crate) fn dir_blocks(&self, dir: &Snapshot) -> Result<u32> {
         let blocks = dir.inode.size >> self.sb.block_size.log2();
         let on_device = self.device.size() >> self.sb.block_size.log2();
@@ -40,7 +38,7 @@ impl Ext4 {
         Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
     }
 
-    /// Reads a block of a directory without verifying its checksum. A hole is an error.
+    /// Unverified. A hole is an error.
     pub(crate) fn dir_block(
         &self,
         dir: &Snapshot,
@@ -50,7 +48,7 @@ impl Ext4 {
         self.dir_block_with(dir, block, place, || self.mapping(dir, block), Ext4::metadata)
     }
 
-    /// Like `dir_block`, through the per-thread buffer LRU: for index blocks, which are read often.
+    /// Reads through the per-thread buffer LRU.
     pub(crate) fn dir_block_often(
         &self,
         dir: &Snapshot,
@@ -60,8 +58,8 @@ impl Ext4 {
         self.dir_block_with(dir, block, place, || self.mapping(dir, block), Ext4::metadata_often)
     }
 
-    /// Like `dir_block`, with the mapping from `mapping`. On a miss, or at the first use of a block
-    /// that was read ahead, `ahead` plans further read-ahead; it must not use the buffer cache.
+    /// `ahead` plans read-ahead on a miss or the first use of a block read ahead; it must not use
+    /// the buffer cache.
     fn dir_block_ahead(
         &self,
         dir: &Snapshot,
@@ -74,7 +72,6 @@ impl Ext4 {
         self.dir_block_with(dir, block, place, mapping, |fs, at, place| fs.metadata_ahead(at, place, plan))
     }
 
-    /// Like `dir_block`, with the mapping from `mapping`, read by `read`.
     fn dir_block_with(
         &self,
         dir: &Snapshot,
@@ -94,7 +91,7 @@ impl Ext4 {
         }
     }
 
-    /// Reads a leaf and verifies its checksum. `None` if the block belongs to the index.
+    /// Verified. `None` for an index block.
     pub(crate) fn dir_leaf(
         &self,
         dir: &Snapshot,
@@ -108,7 +105,6 @@ impl Ext4 {
         Ok(self.map(dir, block)?.mapping)
     }
 
-    /// Like `dir_leaf`, with the mapping from `mapping`.
     pub(crate) fn dir_leaf_at(
         &self,
         dir: &Snapshot,
@@ -128,15 +124,14 @@ impl Ext4 {
         Ok(Some((buffer, place)))
     }
 
-    /// Reads a leaf that the index points to. Without checksums an empty leaf looks like an index
-    /// block.
+    /// Without checksums an empty leaf looks like an index block.
     pub(crate) fn indexed_leaf(&self, dir: &Snapshot, block: LogicalBlock) -> Result<(Buffer, Place)> {
         if let Some(leaf) = self.dir_leaf(dir, block, |first| self.leaf_neighbours(dir, block, first))? {
             return Ok(leaf);
         }
         if block.0 == 0 || self.sb.has_metadata_csum() {
             let place = dir.place(Structure::DirectoryIndex(block));
-            return Err(place.corrupt(Problem::Missing { what: "a leaf, which the index promises," }));
+            return Err(place.corrupt(Problem::Missing { what: "a leaf named by the index" }));
         }
         self.dir_block(dir, block, dir.place(Structure::DirectoryLeaf(block)))
     }
@@ -149,14 +144,13 @@ impl Ext4 {
         Entries::new(bytes, self.sb.block_size, self.sb.inodes_count)
     }
 
-    /// Calls `each` for every entry from byte position `from` on, `.` and `..` included, with the
-    /// position behind it. A position between two entries means the next one.
+    /// Starts at byte position `from`; includes `.` and `..`. A position within an entry means the
+    /// next one.
     pub(crate) fn each_entry(&self, dir: &Snapshot, from: u64, each: &mut Each<'_>) -> Result<()> {
         self.each_entry_past_damage(dir, from, each, &mut Err)
     }
 
-    /// Like `each_entry`. `damage` decides for each block that cannot be read to its end whether to
-    /// go on behind it.
+    /// `damage` decides for each unreadable block whether to continue.
     pub(crate) fn each_entry_past_damage(
         &self,
         dir: &Snapshot,
@@ -194,7 +188,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Calls `each` for the entries of one part of a directory, which starts at position `start`.
     fn each_entry_in(
         &self,
         bytes: &[u8],
@@ -233,7 +226,7 @@ impl Ext4 {
         })
     }
 
-    /// The parent directory, from the second entry of the first block; an htree root has it too.
+    /// The second entry of the first block, also in an htree root.
     pub(crate) fn parent_of(&self, dir: &Snapshot) -> Result<InodeNumber> {
         if dir.has(InodeFlags::INLINE_DATA) {
             return self.inline_parent(dir);
@@ -306,7 +299,7 @@ impl Ext4 {
         }
         let place = dir.place(Structure::DirectoryEntry);
         let Some((block, start)) = self.sb.block_size.split(position) else {
-            return Err(place.corrupt(Problem::Missing { what: "its block" }));
+            return Err(place.corrupt(Problem::Missing { what: "a block number" }));
         };
         let leaf = match leaf {
             Some(leaf) => leaf,
@@ -315,7 +308,7 @@ impl Ext4 {
         self.change_leaf(handle, dir, leaf, |area| change(area, start))
     }
 
-    /// Changes the entries of a leaf. `change` must fail before it changes anything.
+    /// `change` fails before it changes anything.
     pub(super) fn change_leaf<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -323,13 +316,12 @@ impl Ext4 {
         place: Place,
         change: impl FnOnce(&mut EntriesMut<'_>) -> Result<R, Problem>,
     ) -> Result<R> {
-        let at = place.block.ok_or_else(|| place.corrupt(Problem::Missing { what: "its block" }))?;
+        let at = place.block.ok_or_else(|| place.corrupt(Problem::Missing { what: "a block number" }))?;
         self.writer()?.last_inserts.clear(at);
         self.update(handle, at, place, |bytes| self.change_leaf_bytes(dir, bytes, change))?
             .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Makes a newly allocated block a leaf.
     pub(super) fn create_leaf(
         &self,
         handle: &mut Handle<'_>,
@@ -349,7 +341,7 @@ impl Ext4 {
             .create(at.0, create)
             .map_err(|source| place.io(source))?
             .map_err(|problem| place.corrupt(problem))?;
-        // The checksum was just computed: no reader need verify it.
+        // The checksum was just computed.
         self.set_verified(place, VerifiedAs::DirectoryLeaf(dir.inode.checksum_seed))
     }
 
@@ -373,7 +365,6 @@ impl Ext4 {
         Ok(result)
     }
 
-    /// The device block of a directory block.
     pub(crate) fn block_place(
         &self,
         dir: &Snapshot,
@@ -389,7 +380,6 @@ impl Ext4 {
         }
     }
 
-    /// Makes `..` of a moved directory name its new parent.
     pub(super) fn set_parent(&self, handle: &mut Handle<'_>, dir: &Node, parent: InodeNumber) -> Result<()> {
         let dir = &*match dir.snapshot() {
             inline if inline.has(InodeFlags::INLINE_DATA) => {

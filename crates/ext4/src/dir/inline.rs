@@ -1,6 +1,5 @@
-//! Directories in the inode: 56 bytes of entries in `i_block`, the rest in attribute `system.data`.
-//!
-//! Entries are added while the two areas have room; a directory that needs more moves to a block.
+//! Inline directories: 56 bytes of entries in `i_block`, the rest in attribute `system.data`. A
+//! directory that needs more moves to a block.
 
 use super::DirUpdate;
 use super::insert::NEW_BLOCK_CREDITS;
@@ -13,14 +12,13 @@ use dentree_ext4_format::{
 use dentree_vfs::FileType;
 use std::ops::Range;
 
-/// An inline directory starts with its parent's inode number; `.` and `..` have no entries.
+/// The parent's inode number precedes the entries; there is no `.` or `..`.
 const PARENT_LEN: usize = 4;
-/// Positions of the two areas in the directory.
 const FIRST: u64 = 4;
 const SECOND: u64 = 60;
 
 impl Ext4 {
-    /// The areas of an inline directory, each with its position.
+    /// Each area with its position.
     pub(crate) fn inline_entries<'a>(&self, dir: &'a Snapshot) -> Result<[(u64, &'a [u8]); 2]> {
         let (first, rest) = self.inline_parts(dir)?;
         let entries = first.get(PARENT_LEN..).unwrap_or_default();
@@ -54,7 +52,7 @@ impl Ext4 {
                 return Ok(());
             }
         }
-        Err(place.corrupt(Problem::Missing { what: "the room that was found" }))
+        Err(place.corrupt(Problem::Missing { what: "space for the entry" }))
     }
 
     pub(super) fn change_inline_entry(
@@ -86,7 +84,7 @@ impl Ext4 {
             .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Makes a new directory inline, if the file system has the feature and the inode has room.
+    /// Returns whether it can be inline.
     pub(super) fn init_inline(&self, made: &mut Snapshot, parent: InodeNumber) -> Result<bool> {
         if !self.sb.incompat.has(Incompat::INLINE_DATA) {
             return Ok(false);
@@ -110,7 +108,7 @@ impl Ext4 {
         }
     }
 
-    /// Moves the entries of an inline directory to a block, in a transaction of its own.
+    /// Uses a transaction of its own.
     pub(super) fn move_to_block(&self, dir: &Node) -> Result<()> {
         let old = dir.snapshot();
         let place = old.place(Structure::InlineData);
@@ -131,7 +129,7 @@ impl Ext4 {
         let mut handle = self.start(NEW_BLOCK_CREDITS)?;
         let fresh = self.append_blocks(&mut handle, &mut updated, 1)?;
         let moved = fresh.iter().try_for_each(|&(_, at)| {
-            let short = Problem::Missing { what: "room in a block for the entries" };
+            let short = Problem::Missing { what: "space in a block for the entries" };
             self.create_leaf(&mut handle, &updated, at, |area| area.fill(&all).then_some(()).ok_or(short))
         });
         let moved = moved.and_then(|()| self.publish_layout(&mut handle, dir, &mut updated));
@@ -141,7 +139,6 @@ impl Ext4 {
     }
 }
 
-/// Where the value of `system.data` lies behind the inode's fields.
 fn second_piece(tail: &[u8]) -> Result<Range<usize>, Problem> {
     let Some(list) = XattrList::in_inode(tail) else { return Ok(0..0) };
     Ok(list.place_in_inode(Namespace::System, b"data")?.unwrap_or_default())

@@ -1,8 +1,7 @@
-//! Insertion of an entry: finding room, and growth of the directory.
+//! Insertion of entries, and growth of directories.
 //!
-//! A plan ([`Ext4::plan_insert`]) comes before the transaction, so that the handle asks for few
-//! credits and damage shows early. It is valid while the locks under which it was made are held
-//! (`lock.rs`).
+//! A plan ([`Ext4::plan_insert`]) precedes the transaction: the handle needs few credits, and
+//! damage shows early. It is valid as long as its locks are held (`lock.rs`).
 
 use super::DirUpdate;
 use super::split::Split;
@@ -19,34 +18,31 @@ use dentree_ext4_format::{
 };
 use dentree_jbd2::Handle;
 
-/// Blocks that allocating the first block of a directory or symbolic link changes, with its inode.
+/// The inode is included.
 pub(super) const NEW_BLOCK_CREDITS: u32 = 2 + STEP_CREDITS + ALLOC_CREDITS;
 
-/// How an entry is inserted.
 pub(super) enum Plan {
     Inline,
-    /// In a leaf with room, at the entry that starts at this byte.
+    /// A leaf, and the byte of the entry with enough space.
     Leaf(Place, usize),
-    /// In a leaf that has room once its entries are packed.
+    /// A leaf whose entries must be packed.
     Pack(Place, Buffer),
-    /// In a new leaf at the end; there is no index.
+    /// A new leaf; there is no index.
     Append,
-    /// The only block becomes the root of an index.
+    /// The only block becomes an index root.
     MakeIndex(Buffer, HashVersion),
-    /// A leaf of the index is split.
     Split(Split),
 }
 
 impl Plan {
-    /// How many blocks carrying out the plan changes, with the directory's inode.
+    /// Includes the directory's inode.
     pub(super) fn credits(&self) -> u32 {
         match self {
             Plan::Inline => 1,
             Plan::Leaf(..) | Plan::Pack(..) => 2,
             Plan::Append => NEW_BLOCK_CREDITS,
             Plan::MakeIndex(..) => 4 + STEP_CREDITS + 2 * ALLOC_CREDITS,
-            // The leaf and each level may change one block and allocate one; all are mapped in one
-            // run.
+            // Leaf and levels change one block and allocate one each, mapped in one run.
             Plan::Split(split) => {
                 let blocks = u32::try_from(split.new_blocks).unwrap_or(u32::MAX);
                 2 + blocks * (2 + ALLOC_CREDITS) + STEP_CREDITS
@@ -54,18 +50,14 @@ impl Plan {
         }
     }
 
-    /// Whether all other entries stay in place.
     pub(super) fn keeps_entries(&self) -> bool {
         matches!(self, Plan::Leaf(..) | Plan::Append)
     }
 }
 
 impl Ext4 {
-    /// Plans the insertion of `name`, which the directory lacks. A directory that is full in its
-    /// inode is moved to a block, in a transaction of its own.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] if its index cannot grow; [`Error::Encrypted`], [`Error::InvalidName`].
+    /// `dir` lacks `name`. A full inline directory moves to a block, in a transaction of its own.
+    /// [`Error::NoSpace`] if the index cannot grow.
     pub(super) fn plan_insert(&self, dir: &Node, name: &[u8]) -> Result<Plan> {
         let snapshot = dir.snapshot();
         if snapshot.has(InodeFlags::ENCRYPT) {
@@ -137,13 +129,12 @@ impl Ext4 {
         leaf_room(self.sb.block_size, self.sb.has_metadata_csum())
     }
 
-    /// The entries of a leaf, without its checksum.
     pub(super) fn leaf_entries<'a>(&self, bytes: &'a [u8]) -> dentree_ext4_format::Entries<'a> {
         self.entries(bytes.get(..self.leaf_room()).unwrap_or_default())
     }
 
-    /// Inserts an entry as planned. On [`Error::NoSpace`] nothing has changed. A directory that
-    /// grows publishes its new layout before anything points to the new blocks.
+    /// On [`Error::NoSpace`] nothing has changed. A growing directory publishes its layout before
+    /// anything points to the new blocks.
     pub(super) fn insert_entry(
         &self,
         handle: &mut Handle<'_>,
@@ -152,12 +143,11 @@ impl Ext4 {
         plan: Plan,
         entry: &NewEntry<'_>,
     ) -> Result<()> {
-        let full = Problem::Missing { what: "the room that was found" };
+        let full = Problem::Missing { what: "space for the entry" };
         match plan {
             Plan::Inline => self.insert_inline(updated, entry),
             Plan::Leaf(place, start) => {
-                // Without the feature dir_index the flag is void, and the entry may overwrite index
-                // blocks.
+                // Without `dir_index` the flag is void, and the entry may overwrite index blocks.
                 updated.inode.flags = match self.is_indexed(updated) {
                     true => updated.inode.flags,
                     false => updated.inode.flags.without(InodeFlags::INDEX),
@@ -191,7 +181,7 @@ impl Ext4 {
         }
     }
 
-    /// Appends `count` unwritten blocks to a directory or symbolic link, all or none.
+    /// Unwritten; all or none.
     pub(crate) fn append_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -226,7 +216,7 @@ impl Ext4 {
         updated: &mut Snapshot,
         logical: u64,
     ) -> Result<BlockNumber> {
-        // Without large_dir a directory's size has 31 bits.
+        // Without `large_dir` a directory's size has 31 bits.
         let large = self.sb.incompat.has(dentree_ext4_format::Incompat::LARGEDIR);
         let size = (logical + 1) << self.sb.block_size.log2();
         if logical >= u64::from(u32::MAX) || size >= 1 << 31 && !large {

@@ -1,27 +1,23 @@
-//! The position of each leaf's last insertion: there is mostly room behind it.
+//! The position of each leaf's last insertion, after which there is mostly space.
 //!
-//! Without it an insertion would walk half of the leaf's entries, each of which gives the next
-//! one's position; in a large directory each step misses the processor's cache. A split packs a
-//! leaf, so all free space is behind its last entry, and stays there while entries are only added.
+//! Without it an insertion walks half of the leaf's entries, a chain of cache misses. A split packs
+//! a leaf, so its free space is after the last entry and stays there while entries are only added.
 //!
 //! # Data
-//! One word per leaf: its block, and where the entry added last starts. Leaves whose block numbers
-//! are equal modulo the table's size share a word. Block numbers are unique, so a word belongs to
-//! the leaf that it names.
+//! One word per leaf: its block, and the start of the entry added last. Leaves may share a word,
+//! which names its leaf.
 //!
 //! # Who protects what
-//! The leaf's lock (`lock.rs`): a change of a leaf clears its word first, an insertion then sets
-//! it, and readers hold the lock too. So a word describes the leaf as it is. Relaxed: the lock
-//! orders accesses to one leaf, and other leaves ignore the word.
+//! The leaf's lock (`lock.rs`), for readers too. A change of the leaf clears its word; an insertion
+//! then sets it. Relaxed: the lock orders accesses.
 
 use dentree_ext4_format::BlockNumber;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const WORDS: usize = 4096;
-/// Low bits: the entry's position divided by four. High bits: the block.
+/// Low bits: the entry's position / 4. High bits: the block.
 const PLACE_BITS: u32 = 16;
 
-/// The last insertion into each leaf.
 pub(crate) struct LastInserts(Box<[AtomicU64]>);
 
 impl LastInserts {
@@ -33,23 +29,21 @@ impl LastInserts {
         &self.0[usize::try_from(leaf.0 % WORDS as u64).unwrap_or(0)]
     }
 
-    /// Where the entry added last to a leaf starts, if known.
     pub(super) fn get(&self, leaf: BlockNumber) -> Option<usize> {
         let word = self.word(leaf).load(Relaxed);
         let place = word & ((1 << PLACE_BITS) - 1);
         (word != 0 && word >> PLACE_BITS == leaf.0).then(|| usize::try_from(4 * place).unwrap_or(usize::MAX))
     }
 
-    /// Records an insertion.
     pub(super) fn set(&self, leaf: BlockNumber, start: usize) {
         let place = u64::try_from(start / 4).unwrap_or(u64::MAX);
-        // A block number has 48 bits.
+        // 48 bits for a block number.
         if place >> PLACE_BITS == 0 && leaf.0 >> (u64::BITS - PLACE_BITS) == 0 {
             self.word(leaf).store(leaf.0 << PLACE_BITS | place, Relaxed);
         }
     }
 
-    /// Forgets a leaf that is changed, or a block that becomes one.
+    /// The leaf changes, or the block becomes one.
     pub(super) fn clear(&self, leaf: BlockNumber) {
         let word = self.word(leaf);
         if word.load(Relaxed) >> PLACE_BITS == leaf.0 {

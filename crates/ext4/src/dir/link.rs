@@ -1,4 +1,4 @@
-//! Adding and removing links.
+//! Links.
 
 use super::lock::Insertion;
 use super::{DirUpdate, ENTRY_CREDITS, MAX_LINKS};
@@ -9,7 +9,7 @@ use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 
 impl Ext4 {
-    /// Links an inode, not a directory, to a name that `dir` lacks. An orphan comes back to life.
+    /// `node` may be an orphan, but no directory. `dir` lacks `name`.
     pub(crate) fn link(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         self.retry_after_commit(|| {
             let target = node.snapshot();
@@ -37,7 +37,7 @@ impl Ext4 {
         })
     }
 
-    /// Removes a link of an inode that is not a directory.
+    /// `node` is no directory.
     pub(crate) fn unlink(&self, dir: &Node, name: &[u8], node: &Node) -> Result<()> {
         let (found, _guard) = self.lock_entry(dir, name, node)?;
         let mut updated = DirUpdate::of(dir);
@@ -68,8 +68,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Removes the last link of an inode of any kind that has no other user, and frees it, under
-    /// one handle. Returns `false`, with nothing changed, if it must be freed in steps.
+    /// Removes an unused inode's last link and frees it, under one handle. `false`, with nothing
+    /// changed, if freeing takes several.
     pub(crate) fn unlink_and_free(&self, dir: &Node, name: &[u8], node: &Node) -> Result<bool> {
         let snapshot = node.snapshot();
         let is_dir = snapshot.kind == FileType::Directory;
@@ -78,7 +78,7 @@ impl Ext4 {
         }
         let Some(end) = self.plan_free(&snapshot) else { return Ok(false) };
         let credits = ENTRY_CREDITS + end.credits;
-        // Nothing writes to it any more, but write-back may be in progress.
+        // Write-back may be in progress.
         let Some(mut content) = node.try_content_mut().filter(|_| credits <= self.max_credits()) else {
             return Ok(false);
         };
@@ -109,7 +109,7 @@ impl Ext4 {
         Ok(true)
     }
 
-    /// Decrements the link count. An inode with none is an orphan.
+    /// 0 links make an orphan.
     pub(super) fn decrement_links(&self, handle: &mut Handle<'_>, node: &Node, now: InodeTime) -> Result<()> {
         let links = self.change_inode(handle, node, |snapshot| {
             snapshot.inode.links = snapshot.inode.links.saturating_sub(1);

@@ -1,17 +1,15 @@
-//! Listings: in order of byte position, or by hash.
+//! Listings, in order of byte position or of hash.
 //!
-//! A listing may come in parts with changes in between; each part continues behind the last
-//! reported name. In a read-only file system names stay in place, and the cookie is the byte
-//! position. In a writable one splits and packing move names, but their hashes stay: such a
-//! directory is listed in hash order, the order of its leaves in the index, as in the kernel. A
-//! directory of one block, which may become indexed, is sorted.
+//! A listing may come in parts; its cookie names the last reported entry. In a read-only file
+//! system that is a byte position. In a writable one splits and packing move names, so indexed
+//! directories are listed in hash order, the order of their leaves. A directory of one block, which
+//! may become indexed, is sorted.
 //!
 //! # Hash cookies
-//! Bit 62 marks one. Below it stand 31 bits of the index hash and 31 bits of a second hash. Names
-//! that agree in both follow each other by name, each with the next free number: no name is lost or
-//! repeated unless one of *those* names is removed between two parts.
-//!
-//! On a damaged image a name may stand in a leaf of other hashes. It is listed with that leaf.
+//! Bit 62 marks one. Below it are 31 bits of the index hash and 31 bits of a second hash. Names
+//! that agree in both are ordered by name and numbered on from there: none is lost or repeated
+//! unless one of *those* is removed between two parts. A name in a leaf of other hashes (damage) is
+//! listed with that leaf.
 
 use crate::dir::format::Each;
 use crate::dir::lookup::HtreePath;
@@ -30,25 +28,24 @@ mod order;
 
 use order::{HashOrder, major_and_number};
 
-/// Marks a hash cookie.
 const BY_HASH: u64 = 1 << 62;
 const LOW_MAX: u32 = (1 << 31) - 1;
 
-/// Leaves in flight for a listing by hash of a directory that does not fit into its share of the
-/// cache: twice the requests that a device takes at once, as each leaf may need one of its own.
+/// Leaves in flight for a listing larger than its share of the cache: twice the requests that a
+/// device takes at once, as each leaf may need its own.
 const LEAVES_AHEAD: usize = 128;
 
-/// Leaves that are sorted together: all that share a hash, mostly one.
+/// Leaves that share a hash are sorted together.
 struct Batch {
-    pieces: Vec<(Buffer, Place)>,
-    /// From the least hash of these names to the least that follows.
+    leaves: Vec<(Buffer, Place)>,
+    /// Ends at the first hash of the next leaf.
     hashes: Range<u32>,
 }
 
 const MANY: usize = 128;
 
 impl Ext4 {
-    /// Reports the entries behind `start`, without `.` and `..`.
+    /// Omits `.` and `..`.
     pub(crate) fn readdir(
         &self,
         dir: &Node,
@@ -64,8 +61,7 @@ impl Ext4 {
         self.list_from(dir, after, &mut |entry, cookie| self.report(dir, hash, &entry, cookie, each))
     }
 
-    /// Reports all entries in order of position. `damaged` receives what cannot be read; that is
-    /// skipped.
+    /// Lists in order of position. Passes what cannot be read to `damaged`.
     pub(crate) fn readdir_past_damage(
         &self,
         dir: &Node,
@@ -77,7 +73,7 @@ impl Ext4 {
         let mut misnamed = Vec::new();
         let mut show = |entry: Entry<'_>, end| {
             let shown = self.report(dir, hash, &entry, end, each);
-            // An entry that cannot be shown does not hide those behind it.
+            // A bad entry does not hide those after it.
             Ok(shown.unwrap_or_else(|error| {
                 misnamed.push(error);
                 ControlFlow::Continue(())
@@ -94,9 +90,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Calls `each` for every entry behind cookie `after`, maybe with `.` and `..`.
     pub(crate) fn list_from(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
-        // A position from no listing may be any number. Without the mark it lies before all hashes.
+        // Positions from no listing precede all hashes.
         let by_hash = self.writer.is_some() || after.is_some_and(|cookie| cookie & BY_HASH != 0);
         match self.listing_hash(dir).filter(|_| by_hash) {
             Some(version) => {
@@ -107,7 +102,7 @@ impl Ext4 {
         }
     }
 
-    /// The hash that orders a listing. `None` for a directory whose names stay in place.
+    /// `None`: names stay in place.
     fn listing_hash(&self, dir: &Snapshot) -> Option<HashVersion> {
         if dir.has(InodeFlags::ENCRYPT) || !self.sb.compat.has(Compat::DIR_INDEX) {
             return None;
@@ -115,8 +110,7 @@ impl Ext4 {
         let is_short =
             dir.has(InodeFlags::INLINE_DATA) || dir.inode.size == u64::from(self.sb.block_size.bytes());
         let version = if self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) {
-            // With an unreadable root the directory is listed block by block, as if it had no
-            // index.
+            // Without a readable root, list as if there were no index.
             self.path_by_hash(dir, |_| Some(MajorHash::default())).ok()??.version
         } else if is_short {
             HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign())?
@@ -137,29 +131,29 @@ impl Ext4 {
         let order = &mut HashOrder::default();
         if dir.has(InodeFlags::INLINE_DATA) {
             let place = dir.place(Structure::InlineData);
-            let pieces = self.inline_entries(dir)?;
-            let pieces = pieces.iter().map(|&(_, bytes)| (bytes, place));
-            return self.each_sorted(dir, version, pieces, order.restart(everything), after, each).map(drop);
+            let leaves = self.inline_entries(dir)?;
+            let leaves = leaves.iter().map(|&(_, bytes)| (bytes, place));
+            return self.each_sorted(dir, version, leaves, order.restart(everything), after, each).map(drop);
         }
         if !self.is_indexed(dir) {
             let Some((buffer, place)) = self.dir_leaf(dir, LogicalBlock(0), |_| None)? else { return Ok(()) };
-            let pieces = std::iter::once((&*buffer, place));
-            return self.each_sorted(dir, version, pieces, order.restart(everything), after, each).map(drop);
+            let leaves = std::iter::once((&*buffer, place));
+            return self.each_sorted(dir, version, leaves, order.restart(everything), after, each).map(drop);
         }
         let from = MajorHash::from_raw(hash_of(after));
         let Some(path) = self.path_by_hash(dir, |_| Some(from))? else { return Ok(()) };
         let (mut path, mut maps) = (Some(path), MapCache::default());
         for _ in 0..self.dir_blocks(dir)? {
             let Some(batch) = self.next_batch(dir, &mut path, &mut maps)? else { return Ok(()) };
-            let pieces = batch.pieces.iter().map(|(buffer, place)| (&**buffer, *place));
-            if self.each_sorted(dir, version, pieces, order.restart(batch.hashes), after, each)?.is_break() {
+            let leaves = batch.leaves.iter().map(|(buffer, place)| (&**buffer, *place));
+            if self.each_sorted(dir, version, leaves, order.restart(batch.hashes), after, each)?.is_break() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Reads the path's leaf and those that continue its last hash, and moves the path behind them.
+    /// The path's leaf and those that continue its last hash.
     fn next_batch(
         &self,
         dir: &Snapshot,
@@ -167,13 +161,13 @@ impl Ext4 {
         maps: &mut MapCache,
     ) -> Result<Option<Batch>> {
         let Some(mut path) = next.take() else { return Ok(None) };
-        let mut pieces = Vec::new();
+        let mut leaves = Vec::new();
         let first = path.leaf.hash().get();
         let blocks = self.dir_blocks(dir)?;
         let end = loop {
-            pieces.push(self.read_listed_leaf(dir, &path, blocks, maps)?);
+            leaves.push(self.read_listed_leaf(dir, &path, blocks, maps)?);
             let is_more = self.advance(dir, &mut path, &mut Vec::new())?;
-            if !is_more || u32::try_from(pieces.len()).unwrap_or(u32::MAX) >= blocks {
+            if !is_more || u32::try_from(leaves.len()).unwrap_or(u32::MAX) >= blocks {
                 break u32::MAX;
             }
             if !path.leaf.is_continuation() {
@@ -182,11 +176,11 @@ impl Ext4 {
                 break end;
             }
         };
-        Ok(Some(Batch { pieces, hashes: first..end }))
+        Ok(Some(Batch { leaves, hashes: first..end }))
     }
 
-    /// Reads the path's leaf, and ahead: the whole directory if it fits into its share of the
-    /// cache, else the leaves that follow in the index.
+    /// Reads ahead the directory if it fits into its share of the cache, else the leaves that
+    /// follow in the index.
     fn read_listed_leaf(
         &self,
         dir: &Snapshot,
@@ -213,7 +207,6 @@ impl Ext4 {
         }
     }
 
-    /// The leaves below the path's last index block.
     fn leaves_below(&self, path: &HtreePath) -> Vec<Range<u64>> {
         let Some(Ok(index)) = path.frames.last().map(|frame| self.parse_index(frame)) else {
             return Vec::new();
@@ -224,8 +217,7 @@ impl Ext4 {
         leaves.into_iter().map(|block| u64::from(block)..u64::from(block) + 1).collect()
     }
 
-    /// The next leaves in the index behind those already requested, and the next index block if
-    /// they are the last of theirs.
+    /// Leaves not yet requested, and the next index block if they are its last.
     fn leaves_ahead(&self, path: &HtreePath, first: First, most: u32) -> Vec<Range<u32>> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let stride = LEAVES_AHEAD.min(most);
@@ -274,18 +266,18 @@ impl Ext4 {
         Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(entry), cookie }))
     }
 
-    /// Reports the entries of some blocks in order, those behind `after`.
+    /// Reports entries after `after`.
     fn each_sorted<'a>(
         &self,
         dir: &Snapshot,
         version: HashVersion,
-        pieces: impl Iterator<Item = (&'a [u8], Place)>,
+        leaves: impl Iterator<Item = (&'a [u8], Place)>,
         order: &mut HashOrder,
         after: u64,
         each: &mut Each<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut entries = Vec::with_capacity(MANY);
-        for (bytes, place) in pieces {
+        for (bytes, place) in leaves {
             let first = entries.len();
             for entry in self.entries(bytes) {
                 entries.push(entry.map_err(|problem| place.corrupt(problem))?);
@@ -311,7 +303,6 @@ impl Ext4 {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Adds the hashes of a block's entries. `.` and `..` come first.
     fn hash_all(
         &self,
         dir: &Snapshot,
@@ -324,7 +315,7 @@ impl Ext4 {
         digests.clear();
         let names = entries.iter().map(Entry::name_range);
         half_md4_batch(bytes, names, version.sign, self.hash_seed(), &mut digests);
-        // In nearly all directories one digest yields both hashes.
+        // Mostly one digest yields both hashes.
         let is_one = version.algorithm == HashAlgorithm::HalfMd4 && !self.is_casefolded(dir);
         for (entry, &other) in entries.iter().zip(&digests) {
             let (major, low) = match entry.name {
@@ -338,7 +329,7 @@ impl Ext4 {
     }
 }
 
-/// The second hash in a cookie; 0 is for `.` and `..`.
+/// 0: `.` and `..`.
 fn low_of(other: NameHash) -> u32 {
     (other.minor >> 1).max(1)
 }
@@ -351,7 +342,7 @@ fn hash_of(cookie: u64) -> u32 {
     u32::try_from((cookie & !BY_HASH) >> 31).unwrap_or(0) << 1
 }
 
-/// Returns an error for a name that no path could contain and that could mislead a copying program.
+/// Such a name fits no path and could mislead a copying program.
 #[inline]
 fn check_name(name: &[u8]) -> Result<(), Problem> {
     if has_separator(name) { Err(separator_problem(name)) } else { Ok(()) }
@@ -360,16 +351,15 @@ fn check_name(name: &[u8]) -> Result<(), Problem> {
 #[cold]
 fn separator_problem(name: &[u8]) -> Problem {
     let value = name.iter().copied().find(|&byte| is_separator(byte)).unwrap_or_default();
-    let because = "stands in a name, where neither `/` (47) nor NUL may be";
-    Problem::Value { field: "a byte", value: u64::from(value), because }
+    let because = "no name may contain (47 is `/`)";
+    Problem::Value { field: "a byte of a name", value: u64::from(value), because }
 }
 
 fn is_separator(byte: u8) -> bool {
     matches!(byte, 0 | b'/')
 }
 
-/// Whether a name contains NUL or `/`. Tests eight bytes at a time, and the last eight maybe twice:
-/// byte by byte this took a quarter of the time of listing a name.
+/// NUL or `/`, eight bytes at a time: byte by byte it took a quarter of a listing's time.
 #[inline]
 fn has_separator(name: &[u8]) -> bool {
     let (words, rest) = name.as_chunks();
@@ -380,8 +370,7 @@ fn has_separator(name: &[u8]) -> bool {
     }
 }
 
-/// Nonzero if a byte of the word is NUL or `/`. The top bit is set of matching bytes, and maybe of
-/// bytes above them.
+/// Sets the top bit of each NUL or `/`, and sometimes of bytes above.
 fn separators(word: [u8; 8]) -> u64 {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);

@@ -1,12 +1,11 @@
-//! Locks of concurrent changes in one directory (Lustre calls this pdirops).
+//! Locks of concurrent changes in one directory (as Lustre's pdirops).
 //!
-//! An htree is a tree of index blocks over leaves, each with the names of one hash range. A split
-//! moves the upper part of a leaf's range to a new leaf and enters that in the index. Leaves are
-//! never merged: a leaf's range only shrinks, and what it loses lies to its right.
+//! An htree has index blocks over leaves, each with the names of one hash range. A split moves the
+//! upper part of a range to a new leaf. Leaves are never merged: a range only shrinks, and what it
+//! loses is to its right.
 //!
-//! `vfs` lets threads make, link and unlink different names of one directory concurrently, and look
-//! names up meanwhile. Renames and removals of directories run alone; listings never overlap
-//! changes.
+//! `vfs` calls make, link, unlink and lookup of different names concurrently. Rename and rmdir run
+//! alone; listings exclude changes.
 //!
 //! # Lock order
 //! ```text
@@ -15,55 +14,48 @@
 //!    └─ growth  Mutex   block map and size; the index while the tree is shared
 //!       └─ handle       keeps the transaction open; below it inode fields, groups, blocks
 //! ```
-//! Directories, and leaves, share a fixed number of locks by a hash. An operation holds at most one
-//! of each kind, so sharing costs waits but no deadlock. No thread waits for them with a handle
-//! open, so a commit, which waits for handles, makes progress.
+//! Directories and leaves share a fixed number of locks by a hash. An operation holds at most one
+//! of each kind: sharing costs waits but no deadlock. They are not taken with a handle open, so
+//! commits make progress.
 //!
 //! # Guarantees
-//! - **P1** Changes of different leaves do not wait for each other. Splits of one directory do. A
-//!   split of an index block, one insertion in thousands, takes the tree exclusively.
-//! - **P2** A lookup takes no lock. What it finds existed; what it does not find was missing at
-//!   some instant during the call.
-//! - **P3** Listings go by hash where entries may move (`list.rs`): no split between two parts of a
-//!   listing hides or repeats a name.
+//! - **P1** Changes of different leaves run in parallel, but not splits of one directory. A split
+//!   of an index block, one insertion in thousands, takes the tree exclusively.
+//! - **P2** A lookup takes no lock. What it finds existed; what it misses was missing at some
+//!   instant during the call.
+//! - **P3** No split between two parts of a listing hides or repeats a name (`list.rs`).
 //!
 //! # Why lookups need no lock
-//! A block is read as one immutable version. A change that moves names proceeds from right to left:
-//! (1) write the new block, which nothing points to; (2) publish the inode's new size and map; (3)
-//! insert the index entry, one change of one block; (4) remove the moved names from the old block.
-//! An index block is split the same way. A lookup reads from left to right: inode, index blocks
-//! from the root, leaf.
+//! A block is read as one immutable version. A split goes from right to left: (1) write the new
+//! block; (2) publish the inode's size and map; (3) insert the index entry, one change of one
+//! block; (4) remove the moved names from the old block. A lookup goes from left to right: inode,
+//! index blocks, leaf.
 //!
-//! - It reads the index after (3): the new leaf (1) and the size (2) are there, if it reads the
-//!   inode's snapshot again.
-//! - It reads the index before (3) and the old leaf before (4): the name is still there.
-//! - It reads the index before (3) and the old leaf after (4): the name is missing there. But a
-//!   miss counts only if the index, read again, leads to the same leaves (`search_until_stable`).
-//!   The second read comes after (4), thus after (3), and leads to the new leaf.
+//! - Index read after (3): the new leaf (1) exists, and the size (2) once the inode's snapshot is
+//!   read again.
+//! - Index read before (3), old leaf before (4): the name is still there.
+//! - Index read before (3), old leaf after (4): the name is missing. But a miss counts only if the
+//!   index, read again, leads to the same leaves (`search_until_stable`). That read comes after
+//!   (4), thus after (3), and leads to the new leaf.
 //!
-//! Two readings suffice. A path is wrong only because it passed a block just split, to the left of
-//! its target; the next reading goes to the right. Equal paths are right. Each further round means
-//! that another thread has split the target's leaf, so some thread makes progress.
+//! Two readings suffice: a wrong path is left of its target, and the next goes to the right. Each
+//! further round means that another thread has split the target's leaf: lock-free progress.
 //!
-//! The block map may change under a lookup too: an extent block is split before the snapshot of the
-//! inode says so. That shows as an error, never as another block, as a directory has no holes and
-//! frees no block while it grows. So a failed lookup is repeated under the exclusive tree lock, and
-//! only that outcome is reported. The same holds for a block that becomes the first index root.
+//! An extent block is split before the inode's snapshot says so. That shows as an error, never as
+//! another block: a directory has no holes and frees no block while it grows. A failed lookup is
+//! repeated under the exclusive tree lock, which decides. So is one that meets a block becoming the
+//! first index root.
 //!
-//! Changes read under the leaf's lock, and no index block is split while they share the tree. One
-//! walk suffices: the index leads to the locked leaf, or they retry with the one it leads to.
+//! Changes read under the leaf's lock, while no index block is split. If the index leads to another
+//! leaf, they retry with that one.
 //!
-//! Models of all interleavings: `RUSTFLAGS="--cfg loom" cargo test -p dentree-ext4 --lib models`.
-//! Stress test: `one_directory`.
+//! Models: `dir/models.rs`. Stress test: `one_directory`.
 //!
 //! # Known limits
-//! A directory without an index has one change at a time. Two directories may share a lock.
-//!
-//! Splits of one directory are serial, as each extends its size and block map. With 8 threads that
-//! make 60,000 files on 2 processors, 21 to 63 of 840 splits wait for the growth lock, for 1 to 4%
-//! of the threads' time; waits for leaves take 9 to 28 times as long. A single thread holds the
-//! growth lock for 7% of its time, so it limits more than a dozen threads that run at once.
-//! Measured by `cargo bench -p dentree-ext4 --bench growth_waits`.
+//! Changes of a directory without an index are serial, as are splits of one directory: 8 threads
+//! that make 60,000 files on 2 processors wait for the growth lock in 1 to 4% of their time, for
+//! leaves 9 to 28 times as long. One thread holds the growth lock for 7% of its time, enough for a
+//! dozen (`cargo bench -p dentree-ext4 --bench growth_waits`).
 
 use super::format::Found;
 use super::insert::Plan;
@@ -78,17 +70,15 @@ use dentree_sync::lockstat::{
 const TREES: usize = if cfg!(loom) { 1 } else { 256 };
 const LEAVES: usize = if cfg!(loom) { 2 } else { 1024 };
 
-/// From this link count on a change locks the directory exclusively, as the limit is exact.
+/// From this count on, changes lock exclusively, as the limit is exact.
 const NEAR_MAX_LINKS: u16 = super::MAX_LINKS - 1000;
 
-/// The locks of all directories.
 pub(crate) struct DirectoryLocks {
     trees: Box<[NamedRwLock<()>]>,
     growths: Box<[NamedMutex<()>]>,
     leaves: Box<[NamedMutex<()>]>,
 }
 
-/// `count` locks of one class.
 fn named<L>(name: &'static str, count: usize, new: impl Fn(Class, ()) -> L) -> Box<[L]> {
     let class = Class::named(name);
     (0..count).map(|_| new(class, ())).collect()
@@ -121,7 +111,6 @@ impl DirectoryLocks {
     }
 }
 
-/// The locks that a change of a directory's entries holds.
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum DirGuard<'a> {
     Exclusive(NamedWriteGuard<'a, ()>),
@@ -129,18 +118,13 @@ pub(super) enum DirGuard<'a> {
     Growth(NamedMutexGuard<'a, ()>, NamedMutexGuard<'a, ()>, NamedReadGuard<'a, ()>),
 }
 
-/// Where an entry goes, and the locks for it.
 pub(super) struct Insertion<'a> {
     pub(super) plan: Plan,
     pub(super) guard: DirGuard<'a>,
 }
 
 impl Ext4 {
-    /// Plans the insertion of `name`, which `dir` lacks, and takes the locks. `is_counted`: the
-    /// entry counts as a link of `dir`.
-    ///
-    /// # Errors
-    /// Those of [`plan_insert`](Ext4::plan_insert).
+    /// `is_counted`: the entry counts as a link of `dir`.
     pub(super) fn lock_for_insert(&self, dir: &Node, name: &[u8], is_counted: bool) -> Result<Insertion<'_>> {
         let is_near_limit = is_counted && dir.snapshot().inode.links >= NEAR_MAX_LINKS;
         if !is_near_limit && let Some(insertion) = self.lock_leaf_for_insert(dir, name)? {
@@ -150,8 +134,7 @@ impl Ext4 {
         Ok(Insertion { plan: self.plan_insert(dir, name)?, guard })
     }
 
-    /// Like [`lock_for_insert`](Ext4::lock_for_insert) with the tree shared. `None` if that is not
-    /// possible, or on any error.
+    /// Shares the tree; `None` if that is impossible, or on an error.
     fn lock_leaf_for_insert(&self, dir: &Node, name: &[u8]) -> Result<Option<Insertion<'_>>> {
         let locks = &self.writer()?.directories;
         let tree = locks.share_tree(dir.ino());
@@ -163,8 +146,8 @@ impl Ext4 {
             let Some((snapshot, path)) = self.path_in(snapshot, name) else { return Ok(None) };
             let block = path.leaf.block;
             let leaf = locks.leaf(dir.ino(), block);
-            // Splits go from right to left: under the leaf's lock the index leads here only for
-            // names of this leaf.
+            // Splits go from right to left: under its lock the index leads here only for the leaf's
+            // names.
             let Some((snapshot, path)) = self.revalidate(dir, name, snapshot, path) else { return Ok(None) };
             if path.leaf.block != block {
                 continue;
@@ -188,7 +171,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Finds the entry of `name`, which must exist and name `node`, and locks it for removal.
+    /// The entry must name `node`.
     pub(super) fn lock_entry(&self, dir: &Node, name: &[u8], node: &Node) -> Result<(Found, DirGuard<'_>)> {
         if let Some(held) = self.lock_leaf_of_entry(dir, name, node)? {
             return Ok(held);
@@ -210,8 +193,7 @@ impl Ext4 {
         let locks = &self.writer()?.directories;
         let tree = locks.share_tree(first.ino);
         for attempt in 0..TRIES {
-            // Nearly all names are in the first leaf of their hash; only the others need a full
-            // search.
+            // Nearly all names are in the first leaf of their hash.
             let block = match attempt {
                 0 => self.current_path(dir, name).map(|(_, path)| path.leaf.block),
                 _ => self
@@ -236,24 +218,22 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Whether the directory's leaves can be locked one by one.
     fn has_leaf_locks(&self, dir: &Snapshot) -> bool {
         self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) && !dir.has(InodeFlags::ENCRYPT)
     }
 
-    /// The current path to the leaf of a name, with the tree shared. `None` if it cannot be read.
+    /// `None` if a block is unreadable.
     fn current_path(&self, dir: &Node, name: &[u8]) -> Option<(SnapshotRef, HtreePath)> {
         self.path_in(dir.snapshot(), name)
     }
 
-    /// The path in a snapshot of the directory.
     fn path_in(&self, snapshot: SnapshotRef, name: &[u8]) -> Option<(SnapshotRef, HtreePath)> {
         let search_name = self.search_name(&snapshot, name)?;
         let path = self.path_for(&snapshot, &search_name).ok()??;
         Some((snapshot, path))
     }
 
-    /// `path` if it is still current, else the current one.
+    /// Returns `path` if it is current, else the current path.
     fn revalidate(
         &self,
         dir: &Node,

@@ -1,7 +1,5 @@
-//! Lookups, and paths through a directory's htree.
-//!
-//! A search reads one block per level. Names of equal hash may continue in the next leaf, whose
-//! index entry then says so. Why lookups take no lock: see `lock.rs`.
+//! Lookups and htree paths: one block per level. The next leaf may continue the names of a hash;
+//! its index entry then says so. `lock.rs` argues why lookups take no lock.
 
 use super::format::Found;
 use super::name::SearchName;
@@ -15,10 +13,10 @@ use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
 use dentree_vfs::Lookup;
 use std::ops::ControlFlow;
 
-/// Retries after a concurrent split before the directory is locked exclusively.
+/// Retries after a concurrent split before taking the lock exclusively.
 pub(super) const TRIES: usize = 8;
 
-/// An index block on an htree path (`dx_frame`), and the entry that the path takes.
+/// An index block and the entry taken (`dx_frame`).
 #[derive(Clone)]
 pub(crate) struct Frame {
     pub(crate) buffer: Buffer,
@@ -33,24 +31,22 @@ impl Frame {
     }
 }
 
-/// The index blocks from the root to a leaf.
 pub(crate) struct HtreePath {
     /// Root first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) leaf: IndexEntry,
-    /// The hash that was searched for.
     pub(crate) hash: MajorHash,
     pub(crate) version: HashVersion,
 }
 
-/// The leaves that may hold names of one hash, and the index blocks that were read for them.
+/// Leaves that may hold names of one hash.
 struct Leaves {
     blocks: Vec<LogicalBlock>,
     index_frames: Vec<Frame>,
 }
 
 impl Ext4 {
-    /// Looks up a name while other threads may change the directory (guarantee P2 of `lock.rs`).
+    /// Guarantee P2 of `lock.rs`.
     pub(crate) fn lookup(&self, dir: &Node, name: &[u8]) -> Result<Option<Lookup>> {
         let lookup = |found: Option<Found>| found.map(|found| found.lookup);
         let mut before = dir.snapshot();
@@ -105,7 +101,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Searches every entry: without an index, or where the hash cannot be computed without a key.
+    /// Used without an index, or without the key to hash.
     pub(crate) fn find_linear(&self, dir: &Snapshot, search_name: &SearchName<'_>) -> Result<Option<Found>> {
         let mut found = None;
         self.each_entry(dir, 0, &mut |entry, end| {
@@ -119,27 +115,25 @@ impl Ext4 {
         Ok(found)
     }
 
-    /// Finds the entry of a name that must exist.
+    /// An absent name is an error.
     pub(super) fn existing_entry(&self, dir: &Snapshot, name: &[u8]) -> Result<Found> {
         let search_name = self.search_name(dir, name).ok_or(Error::InvalidName)?;
         self.find_entry(dir, &search_name)?.ok_or_else(|| Ext4::no_entry(dir))
     }
 
-    /// Finds the entry of a name that must exist and name this inode.
+    /// An absent name or another inode is an error.
     pub(super) fn entry_of_node(&self, dir: &Snapshot, name: &[u8], node: &Node) -> Result<Found> {
         let found = self.existing_entry(dir, name)?;
         let ino = dentree_vfs::Ino(u64::from(node.snapshot().ino.0));
         if found.lookup.ino == ino { Ok(found) } else { Err(Ext4::no_entry(dir)) }
     }
 
-    /// The path to the first leaf that may hold a name. `None` if its hash cannot be computed
-    /// without a key.
+    /// The path to the first leaf that may hold a name. `None` if hashing needs a key.
     pub(crate) fn path_for(&self, dir: &Snapshot, search_name: &SearchName<'_>) -> Result<Option<HtreePath>> {
         let seed = self.hash_seed();
         self.path_by_hash(dir, |version| search_name.hash(version, seed))
     }
 
-    /// The path to the first leaf that may hold names of the hash that `hash` returns.
     pub(crate) fn path_by_hash(
         &self,
         dir: &Snapshot,
@@ -189,8 +183,6 @@ impl Ext4 {
         )
     }
 
-    /// The leaves that may hold names of the path's hash: its leaf, and those that continue the
-    /// hash.
     fn candidate_leaves(&self, dir: &Snapshot, mut path: HtreePath) -> Result<Leaves> {
         let mut blocks = vec![path.leaf.block];
         let mut index_frames = Vec::new();
@@ -203,11 +195,10 @@ impl Ext4 {
             blocks.push(path.leaf.block);
         }
         let place = dir.place(Structure::DirectoryIndex(LogicalBlock(0)));
-        Err(place.corrupt(Problem::Missing { what: "an end to the leaves of one hash" }))
+        Err(place.corrupt(Problem::Missing { what: "the end of the leaves of one hash" }))
     }
 
-    /// The index entry behind the path's. It may stand a level above, with the next index block's
-    /// first hash.
+    /// The next entry may be a level above.
     fn next_entry(&self, path: &HtreePath) -> Result<Option<IndexEntry>> {
         for frame in path.frames.iter().rev() {
             if let Some(entry) = self.parse_index(frame)?.get(frame.at + 1) {
@@ -217,8 +208,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Moves the path to the next leaf. Returns `false` at the end. Index blocks that the path
-    /// leaves are added to `index_frames`.
+    /// `false` at the end. Adds index blocks that the path leaves to `index_frames`.
     pub(crate) fn advance(
         &self,
         dir: &Snapshot,
@@ -235,7 +225,7 @@ impl Ext4 {
             path.frames.push(frame);
             while path.frames.len() < levels {
                 let first = self.index_frame(dir, entry.block)?;
-                // The first entry of an index block has no hash of its own; the level above has it.
+                // Its first entry has no hash; the level above does.
                 let below = self.entry_of(&first)?;
                 entry = entry.leading_to(below.block);
                 path.frames.push(first);
@@ -246,7 +236,7 @@ impl Ext4 {
         Ok(false)
     }
 
-    /// Up to `max` index blocks below the root; none if the root points to leaves.
+    /// None if the root points to leaves.
     pub(crate) fn first_index_blocks(&self, dir: &Snapshot, max: usize) -> Result<Vec<LogicalBlock>> {
         let root = self.index_frame(dir, LogicalBlock(0))?;
         let parsed = self.parse_root(&root.buffer).map_err(|problem| root.place.corrupt(problem))?;
@@ -256,8 +246,7 @@ impl Ext4 {
         Ok(blocks.filter(|block| block.0 < end).collect())
     }
 
-    /// Whether index blocks are still the cached versions. `false` for a block that was evicted, as
-    /// nothing is known of it.
+    /// `false` if one was evicted: its state is unknown.
     pub(crate) fn are_current(&self, frames: &[Frame]) -> bool {
         frames.iter().all(|Frame { buffer, place, .. }| {
             place.block.is_some_and(|at| self.cache.is_newest(at.0, buffer))
@@ -289,15 +278,13 @@ impl Ext4 {
         block.map_err(|problem| frame.place.corrupt(problem))
     }
 
-    /// The entry that the path takes through an index block.
     fn entry_of(&self, frame: &Frame) -> Result<IndexEntry> {
         let missing = Problem::Missing { what: "an index entry" };
         self.parse_index(frame)?.get(frame.at).ok_or_else(|| frame.place.corrupt(missing))
     }
 }
 
-/// Searches the leaves of `path` until a search succeeds or the path is stable. `moved` returns the
-/// current path if that is another one.
+/// Until a search succeeds or `moved` returns no other path.
 pub(crate) fn search_until_stable<W, R, E>(
     path: W,
     mut search: impl FnMut(&W) -> std::result::Result<Option<R>, E>,
@@ -315,14 +302,13 @@ pub(crate) fn search_until_stable<W, R, E>(
     }
 }
 
-/// Whether two snapshots of a directory have their entries in the same blocks.
+/// Have the same entries in the same blocks.
 fn has_same_layout(a: &Snapshot, b: &Snapshot) -> bool {
     let layout = |dir: &Snapshot| (dir.inode.size, dir.inode.flags, dir.inode.block);
     std::ptr::eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)
 }
 
-/// `eh_depth` of the extent root. It changes when a tree is folded into the inode, which frees a
-/// block.
+/// `eh_depth` of the extent root. Folding the tree into the inode changes it, and frees a block.
 fn tree_depth(dir: &Snapshot) -> Option<&[u8]> {
     dir.inode.block.get(6..8)
 }

@@ -1,4 +1,4 @@
-//! Making inodes.
+//! Creation of inodes.
 
 use super::DirUpdate;
 use super::insert::NEW_BLOCK_CREDITS;
@@ -13,11 +13,7 @@ use dentree_jbd2::Handle;
 use dentree_vfs::{FileType, NewInode, NewKind};
 
 impl Ext4 {
-    /// Makes an inode under `name`, which `dir` lacks.
-    ///
-    /// # Errors
-    /// `Error::NoSpace`, `Error::TooManyLinks` of `dir`, `Error::InvalidName` also for a
-    /// link's target; then nothing has changed.
+    /// On an error nothing has changed.
     pub(crate) fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
         self.retry_after_commit(|| self.try_make(dir, name, new))
     }
@@ -61,7 +57,6 @@ impl Ext4 {
         })
     }
 
-    /// Allocates an inode and what its kind needs, without writing the inode.
     fn new_inode(&self, handle: &mut Handle<'_>, parent: &Snapshot, new: &NewInode<'_>) -> Result<Snapshot> {
         let kind = kind_of(&new.kind);
         let mode = u16::try_from(kind.mode_bits()).unwrap_or(0) | new.permissions & 0o7777;
@@ -135,7 +130,6 @@ impl Ext4 {
         self.all_or_abort(filled)
     }
 
-    /// Frees what [`new_inode`](Ext4::new_inode) allocated.
     fn discard_inode(&self, handle: &mut Handle<'_>, made: &mut Snapshot) -> Result<()> {
         self.undo_init_attributes(handle, made)?;
         let of_attributes = made.inode.xattr_block.map_or(0, |_| u64::from(self.sb.block_size.bytes()) / 512);

@@ -1,29 +1,28 @@
-//! Directories: lookup, listing, and the operations that change names.
+//! Directories.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `format` | directory blocks and entries |
+//! | `format` | blocks and entries |
 //! | `name` | comparing, hashing and showing names |
-//! | `lookup` | lookups and htree paths |
+//! | `lookup` | lookups, htree paths |
 //! | `list` | listings |
-//! | `lock` | locks of concurrent changes in one directory |
-//! | `insert` | where a new entry goes; growth of linear directories |
-//! | `last_insert` | where each leaf's last entry was added |
-//! | `split` | htree splits and the first index |
+//! | `lock` | parallel directory operations |
+//! | `insert` | insertion, growth of linear directories |
+//! | `last_insert` | position of each leaf's last insertion |
+//! | `split` | htree splits, the first index |
 //! | `presize` | an htree for an expected number of entries |
 //! | `inline` | directories in the inode |
 //! | `make`, `link`, `rename` | the operations |
 //!
 //! # Steps of an operation
-//! It works on a copy of the directory's snapshot ([`DirUpdate`]). What can fail for lack of space
-//! or on a damaged image comes before the first change of a block, or is undone. Then the blocks
-//! change, and last the copy is published. A failure after the first change aborts the journal
-//! ([`Ext4::all_or_abort`]): no half operation is committed.
+//! It works on a copy of the snapshot ([`DirUpdate`]). ENOSPC and damage show before the first
+//! change of a block, or are undone. Then blocks change; last the copy is published. A failure in
+//! between aborts the journal ([`Ext4::all_or_abort`]).
 //!
 //! # Who protects what
-//! The locks of `lock` guard a directory's entries, blocks and size; for a rename `vfs` locks it
-//! exclusively. Owner, mode and times are guarded by neither: publishing takes over only the
-//! layout, and only where it differs from the copy's origin.
+//! `lock` guards entries, blocks and size; for renames `vfs` excludes other changes. Owner, mode
+//! and times are not guarded, so publishing takes over only the layout, and only where it differs
+//! from the copy's origin.
 
 mod format;
 mod inline;
@@ -51,19 +50,16 @@ use dentree_ext4_format::{Inode, InodeFlags, InodeTime, Problem};
 use dentree_jbd2::Handle;
 use std::ops::{Deref, DerefMut};
 
-/// The most links of an inode. A directory with dir_nlink may have more; its count is then 1.
+/// More links are possible with `dir_nlink`; the count is then 1.
 const MAX_LINKS: u16 = 65_000;
 
-/// Blocks that removing or changing an entry changes: the leaf and the directory's inode.
+/// The leaf and the directory's inode.
 const ENTRY_CREDITS: u32 = 2;
 
-/// The new state of a directory.
 struct DirUpdate {
     next: Snapshot,
-    /// The state when last published. A clone, because holding the snapshot itself would force a
-    /// copy at the next change.
+    /// The state as last published. A clone: holding the snapshot would force a copy.
     before: Snapshot,
-    /// The link count at the start.
     links_before: u16,
 }
 
@@ -79,12 +75,11 @@ impl DirUpdate {
             || self.next.has(InodeFlags::INLINE_DATA) && self.next.tail != self.before.tail
     }
 
-    /// Applies the new layout to a snapshot of the directory.
     fn lay_out(&self, snapshot: &mut Snapshot) -> std::result::Result<(), Problem> {
         let inode = &mut snapshot.inode;
         inode.block = self.inode.block;
         inode.size = self.inode.size;
-        // Attribute blocks may have been allocated or freed meanwhile.
+        // Attributes may have changed the count meanwhile.
         let before = self.before.inode.sectors;
         let gained = self.inode.sectors.saturating_sub(before);
         let lost = before.saturating_sub(self.inode.sectors);
@@ -112,11 +107,8 @@ impl DerefMut for DirUpdate {
 }
 
 impl Ext4 {
-    /// Publishes the new state of a directory, with the current time.
-    ///
-    /// If another change in the same clock tick already published that state, the inode is left
-    /// alone: it is in the table, or the thread that changed it is about to write it in this
-    /// transaction.
+    /// Leaves the inode alone if another change in this clock tick published the same state: it is
+    /// in the table, or will be in this transaction.
     fn publish_directory(&self, handle: &mut Handle<'_>, dir: &Node, updated: &DirUpdate) -> Result<()> {
         let writer = self.writer()?;
         let has_same_counts = updated.inode.links == updated.links_before && !updated.has_new_layout();
@@ -125,10 +117,10 @@ impl Ext4 {
             return Ok(());
         }
         let changed = self.change_inode(handle, dir, |snapshot| {
-            // Read under the inode's write lock, so that times never go back.
+            // Read under the inode's write lock: times never go back.
             let now = writer.now();
             let inode = &mut snapshot.inode;
-            // Other threads may have made subdirectories meanwhile.
+            // Other threads may have made subdirectories.
             let links =
                 i32::from(inode.links) + i32::from(updated.inode.links) - i32::from(updated.links_before);
             inode.links = u16::try_from(links).unwrap_or(u16::MAX);
@@ -139,7 +131,7 @@ impl Ext4 {
         changed.map_err(|problem| updated.place(Structure::InlineData).corrupt(problem))
     }
 
-    /// Publishes the new blocks before the rest.
+    /// New blocks come before the rest.
     fn publish_layout(&self, handle: &mut Handle<'_>, dir: &Node, updated: &mut DirUpdate) -> Result<()> {
         let changed = self.change_inode(handle, dir, |snapshot| updated.lay_out(snapshot))?;
         changed.map_err(|problem| updated.place(Structure::InlineData).corrupt(problem))?;
@@ -147,7 +139,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Past the limit an indexed directory has count 1, "many".
+    /// Past the limit the count is 1, "many".
     fn count_subdirectory(&self, dir: &mut Snapshot) -> Result<()> {
         let links = dir.inode.links;
         let many = self.counts_many(dir);
@@ -170,7 +162,7 @@ impl Ext4 {
         self.sb.ro_compat.has(dentree_ext4_format::RoCompat::DIR_NLINK) && self.is_indexed(dir)
     }
 
-    /// The error for a name that `vfs` found and the directory lacks.
+    /// Though `vfs` found the name.
     fn no_entry(dir: &Snapshot) -> crate::Error {
         dir.place(Structure::DirectoryEntry).corrupt(Problem::Missing { what: "the name" })
     }

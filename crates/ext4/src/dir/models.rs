@@ -1,9 +1,7 @@
 //! Models of `lock.rs` in every interleaving: `RUSTFLAGS="--cfg loom" cargo test --release -p
-//! dentree-ext4 --lib models`.
-//!
-//! The directory has two levels. Its blocks are versions behind mutexes, like those of `bufcache`;
-//! the locks and the search loop are the real ones, and the steps have the order of
-//! `split_leaf_for` and `insert_index_entry`.
+//! dentree-ext4 --lib models`. A directory of two levels; blocks are versions behind mutexes. Locks
+//! and search loop are the real ones; steps have the order of `split_leaf_for` and
+//! `insert_index_entry`.
 
 use super::lock::DirectoryLocks;
 use super::lookup::search_until_stable;
@@ -13,7 +11,7 @@ use loom::thread;
 
 const DIR: InodeNumber = InodeNumber(12);
 
-/// The names of a leaf, or the least name of each block below an index block.
+/// An index has the least name of each child.
 #[derive(Clone, PartialEq, Debug)]
 enum Block {
     Leaf(Vec<u32>),
@@ -24,7 +22,7 @@ struct Directory {
     locks: DirectoryLocks,
     /// Root first. A free block is an empty leaf.
     blocks: Vec<Mutex<Arc<Block>>>,
-    /// The inode's size in blocks.
+    /// Size in blocks.
     size: Mutex<usize>,
 }
 
@@ -48,8 +46,7 @@ impl Directory {
         *self.size.lock().unwrap()
     }
 
-    /// The blocks from the root to the leaf for `name`. `None` if one lies behind the size read
-    /// before.
+    /// `None` past the size read before.
     fn path(&self, name: u32) -> Option<Vec<usize>> {
         let size = self.size();
         let mut path = vec![0];
@@ -71,7 +68,7 @@ impl Directory {
 
     fn leaf(&self, name: u32) -> usize {
         loop {
-            // A stale snapshot shows as an error and is read again.
+            // The snapshot may be stale.
             if let Some(path) = self.path(name) {
                 return *path.last().unwrap();
             }
@@ -96,7 +93,7 @@ impl Directory {
         names.clone()
     }
 
-    /// Adds a name concurrently; a leaf has room for two.
+    /// A leaf has room for two.
     fn add(&self, name: u32) {
         let _tree = self.locks.share_tree(DIR);
         loop {
@@ -119,7 +116,7 @@ impl Directory {
         }
     }
 
-    /// Moves the upper part of a leaf to a new one, from right to left.
+    /// Writes from right to left.
     fn grow(&self, leaf: usize, low: Vec<u32>, high: Vec<u32>) {
         let first = high[0];
         let path = self.path(first).expect("the size is current under the growth lock");
@@ -128,7 +125,6 @@ impl Directory {
         self.write(leaf, Block::Leaf(low));
     }
 
-    /// Allocates and writes a block, then publishes the size.
     fn take(&self, block: Block) -> usize {
         let new = self.size();
         self.write(new, block);
@@ -144,7 +140,6 @@ impl Directory {
         self.write(parent, Block::Index(entries));
     }
 
-    /// Splits the index block `at` below the root, under the exclusive lock.
     fn split_index(&self, at: usize) {
         let _tree = self.locks.tree_alone(DIR);
         let Block::Index(entries) = &*self.read(at) else { unreachable!("it is an index block") };
@@ -161,7 +156,6 @@ fn model(check: impl Fn() + Send + Sync + 'static) {
     builder.check(check);
 }
 
-/// A root over two full leaves.
 fn two_leaves() -> Arc<Directory> {
     let index = Block::Index(vec![(0, 1), (50, 2)]);
     Directory::new(vec![index, Block::Leaf(vec![10, 20]), Block::Leaf(vec![50, 60])], 2)

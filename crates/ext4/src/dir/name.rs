@@ -1,4 +1,4 @@
-//! Names: comparison, hashing, and how encrypted ones are shown.
+//! Names: comparison, hashing, no-key forms.
 
 use crate::inode::Snapshot;
 use crate::{Ext4, Result, Structure};
@@ -8,16 +8,14 @@ use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, NoKeyName};
 
 /// `s_encoding_flags`: invalid names are refused.
 const STRICT_ENCODING: u16 = 1;
-/// `s_flags`: names are hashed as unsigned bytes.
+/// `s_flags`: bytes are hashed as unsigned.
 const UNSIGNED_HASH: u32 = 2;
 
-/// A name to search for.
 pub(crate) enum SearchName<'a> {
     Exact(&'a [u8]),
     Folded(FoldedName<'a>),
-    /// The no-key form of an encrypted name.
     NoKey(NoKeyName),
-    /// Matches nothing: in an encrypted directory, a name that is no no-key name.
+    /// No no-key name, though the directory is encrypted.
     Impossible,
 }
 
@@ -31,7 +29,7 @@ impl SearchName<'_> {
         }
     }
 
-    /// The hash for the htree. `None` if it cannot be computed without the key.
+    /// `None` if it needs the key.
     pub(crate) fn hash(&self, version: HashVersion, seed: HashSeed) -> Option<MajorHash> {
         let bytes = match self {
             SearchName::Exact(name) => name,
@@ -48,7 +46,6 @@ impl Ext4 {
         dir.has(InodeFlags::CASEFOLD) && self.sb.incompat.has(Incompat::CASEFOLD)
     }
 
-    /// The folded form of `name`, if `dir` ignores case.
     pub(crate) fn folded(&self, dir: &Snapshot, name: &[u8]) -> Option<Vec<u8>> {
         let folds = self.is_casefolded(dir) && !dir.has(InodeFlags::ENCRYPT);
         folds.then(|| {
@@ -56,7 +53,7 @@ impl Ext4 {
         })
     }
 
-    /// The search for `name` in `dir`. `None` if the file system accepts no such name.
+    /// `None` if the file system refuses such names.
     pub(crate) fn search_name<'a>(&self, dir: &Snapshot, name: &'a [u8]) -> Option<SearchName<'a>> {
         if dir.has(InodeFlags::ENCRYPT) {
             return Some(NoKeyName::decode(name).map_or(SearchName::Impossible, SearchName::NoKey));
@@ -76,8 +73,8 @@ impl Ext4 {
         HashSeed::new(self.sb.hash_seed)
     }
 
-    /// The hash that no-key names of an encrypted directory carry: that of its index, else (one
-    /// block, or inline) the default. `None` for directories that the kernel lists without hashes.
+    /// The version of no-key names: the index's, else the default. `None` where the kernel lists
+    /// without hashes.
     pub(crate) fn nokey_hash_version(&self, dir: &Snapshot) -> Result<Option<HashVersion>> {
         if self.is_indexed(dir) {
             let block = LogicalBlock(0);
@@ -90,7 +87,7 @@ impl Ext4 {
         Ok(HashVersion::from_disk(self.sb.default_hash_version, self.hash_sign()).filter(|_| short))
     }
 
-    /// The no-key name of an encrypted name, as the kernel shows it.
+    /// The name as the kernel shows it.
     pub(crate) fn nokey_name(&self, encrypted: &[u8], version: Option<HashVersion>) -> Vec<u8> {
         let hash = version.and_then(|version| version.hash(encrypted, self.hash_seed()));
         let hashes = hash.map_or([0, 0], |hash| [hash.major.get(), hash.minor]);

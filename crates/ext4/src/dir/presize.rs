@@ -1,8 +1,5 @@
-//! An htree for an expected number of entries: filling such a directory splits nothing.
-//!
-//! The leaves come first, a number of them per transaction; until the last transaction the
-//! directory has no index and many empty blocks. The last one makes the first block the index root,
-//! and those behind it index blocks.
+//! An htree for an expected number of entries, which then splits nothing. Each transaction adds
+//! some leaves; the last makes the first block the index root and the next ones index blocks.
 
 use super::DirUpdate;
 use crate::alloc::ALLOC_CREDITS;
@@ -12,12 +9,12 @@ use dentree_ext4_format::hash::{HashAlgorithm, HashVersion};
 use dentree_ext4_format::htree::{fill_root, init_index, init_root};
 use dentree_ext4_format::{Compat, InodeFlags, LogicalBlock, NewEntry, Problem};
 
-/// Bytes of a typical entry: 8, and a name of twenty.
+/// A name of 20 bytes.
 const TYPICAL_ENTRY: u64 = 28;
 
 const STEP: u32 = 32;
 
-/// The blocks of an htree: root, index blocks (or none), leaves.
+/// Index blocks and leaves, in this order after the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Layout {
     nodes: u32,
@@ -25,8 +22,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// The layout for so many leaves, with index blocks three quarters full. It has two levels at
-    /// most; splits add more.
+    /// Has at most two levels, with index blocks three quarters full.
     fn of(leaves: u64, block_size: usize, has_tail: bool, most_nodes: u32) -> Layout {
         let room = |head: usize| (block_size - head - if has_tail { 8 } else { 0 }) / 8 * 3 / 4;
         let (root, node) = (room(32) as u64, room(8) as u64);
@@ -41,7 +37,7 @@ impl Layout {
         1 + self.nodes + self.leaves
     }
 
-    /// The least hash of a leaf, and its block. All leaves have equal ranges.
+    /// A leaf's least hash, and its block. All ranges are equal.
     fn leaf(self, number: u32) -> (u32, LogicalBlock) {
         let hash = (u64::from(number) << 32) / u64::from(self.leaves);
         (u32::try_from(hash).unwrap_or(u32::MAX) & !1, LogicalBlock(1 + self.nodes + number))
@@ -55,12 +51,8 @@ impl Layout {
 }
 
 impl Ext4 {
-    /// Gives an empty directory an htree for so many entries. One that is already large stays as it
-    /// is, and so does one whose entries fit into a block.
-    ///
-    /// # Errors
-    /// [`Error::NotEmpty`]; [`Error::Unsupported`] without the feature dir_index;
-    /// [`Error::NoSpace`], after which the directory may be longer, but is still empty.
+    /// Leaves a directory that is large, or whose entries fit into a block, as it is. After
+    /// [`Error::NoSpace`] the directory may be longer, but is still empty.
     pub(crate) fn presize_directory(&self, dir: &Node, entries: u64) -> Result<()> {
         let snapshot = dir.snapshot();
         let _alone = self.writer()?.directories.tree_alone(snapshot.ino);
@@ -71,7 +63,7 @@ impl Ext4 {
             });
         if version.is_none() || snapshot.has(InodeFlags::ENCRYPT) {
             return Err(Error::Unsupported(
-                "without the feature dir_index a directory cannot be laid out".to_owned(),
+                "a directory needs the feature dir_index to be laid out".to_owned(),
             ));
         }
         let room = self.leaf_room() as u64 * 3 / 4;
@@ -94,12 +86,11 @@ impl Ext4 {
             self.retry_after_commit(|| self.add_leaves(dir, more))?;
             blocks += more;
         }
-        // It needs no more blocks.
+        // No more blocks are needed.
         self.writer()?.space.discard_prealloc(dir.snapshot().ino);
         self.index_leaves(dir, layout)
     }
 
-    /// Adds empty leaves to a directory without an index.
     fn add_leaves(&self, dir: &Node, count: u32) -> Result<()> {
         let mut updated = DirUpdate::of(dir);
         let credits = 2 + count * (1 + ALLOC_CREDITS) + crate::map::write::STEP_CREDITS;
@@ -114,7 +105,6 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes the first blocks of a directory with empty blocks only an index over the others.
     fn index_leaves(&self, dir: &Node, layout: Layout) -> Result<()> {
         let mut updated = DirUpdate::of(dir);
         updated.inode.flags = updated.inode.flags.with(InodeFlags::INDEX);

@@ -1,7 +1,5 @@
-//! Renames.
-//!
-//! Within one directory both changes are made to one [`DirUpdate`]. Only the new entry may find no
-//! space, so it comes first.
+//! Renames. In one directory, both changes go to one [`DirUpdate`]. The new entry comes first,
+//! against ENOSPC.
 
 use super::{DirUpdate, ENTRY_CREDITS};
 use crate::dir::format::Found;
@@ -13,7 +11,7 @@ use dentree_vfs::{FileType, Rename};
 
 struct DirUpdates {
     from: DirUpdate,
-    /// `None` if both names are in one directory.
+    /// `None` for a rename in one directory.
     to: Option<DirUpdate>,
 }
 
@@ -34,13 +32,12 @@ struct RenamedInodes {
     replaced: Option<(InodeNumber, FileType)>,
 }
 
-/// Credits for a whiteout: its inode and the orphan list.
+/// Inode and orphan list.
 fn whiteout_credits(rename: &Rename<'_, Node>) -> u32 {
     if rename.left.is_some() { 1 + ORPHAN_CREDITS } else { 0 }
 }
 
 impl Ext4 {
-    /// Renames an inode, or exchanges two.
     pub(crate) fn rename(&self, rename: &Rename<'_, Node>) -> Result<()> {
         let identity = |node: &Node| {
             let snapshot = node.snapshot();
@@ -56,7 +53,7 @@ impl Ext4 {
         }
     }
 
-    /// Moves to a name that does not exist: `vfs` has looked it up and holds its lock.
+    /// `vfs` has found no entry and holds the name's lock.
     fn move_entry(&self, rename: &Rename<'_, Node>, inodes: &RenamedInodes) -> Result<()> {
         let (ino, kind) = inodes.moved;
         if inodes.replaced.is_some() {
@@ -64,7 +61,7 @@ impl Ext4 {
             return Ok(());
         }
         let plan = self.plan_insert(rename.to.dir, rename.to.name)?;
-        // Read after the plan, which may have moved a directory out of its inode.
+        // The plan may have moved an inline directory to a block.
         let mut dirs = DirUpdates::of(rename);
         let source = self.entry_of_node(&dirs.from, rename.from.name, rename.moved)?;
         // Moved entries may include the old one.
@@ -79,7 +76,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Removes the old name, whose entry is `source` if known, once the new one is in place.
+    /// `source`: the old name's entry, if known.
     fn finish_move(
         &self,
         handle: &mut Handle<'_>,
@@ -102,7 +99,6 @@ impl Ext4 {
         self.publish_both(handle, rename, &dirs)
     }
 
-    /// Gives the old name, with entry `source`, to a whiteout, which is an orphan so far.
     fn put_whiteout(
         &self,
         handle: &mut Handle<'_>,
@@ -120,7 +116,6 @@ impl Ext4 {
         self.remove_orphan(handle, ino, 0)
     }
 
-    /// Replaces the inode of an existing name.
     fn replace(&self, rename: &Rename<'_, Node>, replaced: &Node, inodes: &RenamedInodes) -> Result<()> {
         let mut dirs = DirUpdates::of(rename);
         let source = self.entry_of_node(&dirs.from, rename.from.name, rename.moved)?;
@@ -176,7 +171,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Updates the directories' link counts; `gone` subdirectories of the target are replaced.
+    /// `gone`: subdirectories replaced in the target.
     fn count_move(&self, dirs: &mut DirUpdates, kind: FileType, gone: u16) -> Result<()> {
         if kind != FileType::Directory {
             return Ok(());
@@ -191,7 +186,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Updates the moved inode: its time, and `..` of a directory with a new parent.
+    /// Sets the time, and `..` under a new parent.
     fn touch_moved(
         &self,
         handle: &mut Handle<'_>,

@@ -1,8 +1,5 @@
-//! Growth of an htree: the first index root, splits of full leaves and of full index blocks.
-//!
-//! A split allocates all its blocks first; what follows cannot run out of space. It proceeds from
-//! right to left (`lock.rs`): write the new block, publish the directory's size, change the index,
-//! and last remove from the old block what has moved.
+//! Growth of an htree. All blocks are allocated first, against ENOSPC. A split goes from right to
+//! left (`lock.rs`): new block, directory size, index, old block.
 
 use super::DirUpdate;
 use crate::dir::lookup::{Frame, HtreePath};
@@ -14,21 +11,18 @@ use dentree_ext4_format::htree::{grow_root, init_root, insert_index, split_index
 use dentree_ext4_format::{BlockNumber, EntriesMut, Incompat, InodeFlags, LogicalBlock, NewEntry, Problem};
 use dentree_jbd2::Handle;
 
-/// Levels of index blocks below the root; one more with large_dir.
+/// Levels below the root; one more with `large_dir`.
 const MAX_LEVELS: usize = 1;
 
 pub(super) struct Split {
     path: HtreePath,
     leaf: Buffer,
-    /// How many blocks it adds to the directory.
     pub(super) new_blocks: usize,
 }
 
-/// Blocks allocated for the index to grow.
 type Fresh = Vec<(LogicalBlock, BlockNumber)>;
 
 impl Ext4 {
-    /// Plans a split of the path's leaf.
     pub(super) fn plan_split(&self, path: HtreePath, leaf: Buffer) -> Result<Split> {
         let mut full = 0;
         for frame in path.frames.iter().rev() {
@@ -44,7 +38,7 @@ impl Ext4 {
         Ok(Split { path, leaf, new_blocks: 1 + full })
     }
 
-    /// Makes the only block of a directory an index root, and leaves of its entries and `new`.
+    /// Moves its entries and `new` to leaves.
     pub(super) fn make_index(
         &self,
         handle: &mut Handle<'_>,
@@ -109,7 +103,6 @@ impl Ext4 {
         .map_err(|problem| place.corrupt(problem))
     }
 
-    /// Splits a leaf that has no room for `new`, and full index blocks above it.
     pub(super) fn split_leaf_for(
         &self,
         handle: &mut Handle<'_>,
@@ -125,7 +118,7 @@ impl Ext4 {
         let mut all: Vec<_> = entries.collect::<Result<_, _>>().map_err(|problem| place.corrupt(problem))?;
         all.push(*new);
         let halves = split_leaf(all, |name| self.entry_hash(updated, name, version))
-            .ok_or_else(|| place.corrupt(Problem::Missing { what: "room for one entry" }))?;
+            .ok_or_else(|| place.corrupt(Problem::Missing { what: "space for one entry" }))?;
         let mut fresh = self.append_blocks(handle, updated, u32::try_from(new_blocks).unwrap_or(u32::MAX))?;
         let done = (|| {
             let (logical, at) = take(&mut fresh)?;
@@ -138,7 +131,6 @@ impl Ext4 {
         self.all_or_abort(done)
     }
 
-    /// Inserts an index entry for a new block behind the path's.
     fn insert_index_entry(
         &self,
         handle: &mut Handle<'_>,
@@ -157,7 +149,7 @@ impl Ext4 {
                 insert_index(bytes, is_root, has_tail, frame.at, hash, block)
             });
         }
-        // On copies: write the new block, insert its entry above, and change the old block last.
+        // Works on copies: new block, entry above, old block last.
         let (new, new_at) = take(fresh)?;
         let (mut old, mut other) = (frame.buffer.to_vec(), vec![0; size.in_memory()]);
         let corrupt = |problem| frame.place.corrupt(problem);
@@ -181,7 +173,6 @@ impl Ext4 {
         })
     }
 
-    /// Changes an index block and its checksum.
     fn change_index<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -210,17 +201,16 @@ impl Ext4 {
         handle.create(at.0, |bytes| bytes.copy_from_slice(&content)).map_err(|source| place.io(source))
     }
 
-    /// The hash of a name in a directory.
     pub(crate) fn entry_hash(&self, dir: &Snapshot, name: &[u8], version: HashVersion) -> MajorHash {
         let seed = self.hash_seed();
         let folded = self.search_name(dir, name).and_then(|search_name| search_name.hash(version, seed));
-        // A name that a strict file system would refuse today is hashed byte by byte.
+        // Strict encoding refuses the name: hash its bytes.
         folded.or_else(|| version.hash(name, seed).map(|hash| hash.major)).unwrap_or_default()
     }
 }
 
 fn fill(area: &mut EntriesMut<'_>, entries: &[NewEntry<'_>]) -> Result<(), Problem> {
-    area.fill(entries).then_some(()).ok_or(Problem::Missing { what: "room for half of a leaf" })
+    area.fill(entries).then_some(()).ok_or(Problem::Missing { what: "space for half of a leaf" })
 }
 
 fn take(fresh: &mut Fresh) -> Result<(LogicalBlock, BlockNumber)> {

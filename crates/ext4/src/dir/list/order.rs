@@ -1,30 +1,27 @@
-//! The order in which a listing reports the names of a leaf.
+//! The names of a leaf in a listing.
 
 use dentree_ext4_format::Entry;
 use dentree_ext4_format::hash::NameHash;
 use std::ops::Range;
 
-/// The order of some entries: by index hash, then by second hash, then by name.
+/// Sorts by index hash, then second hash, then name.
 #[derive(Default)]
 pub(super) struct HashOrder {
-    /// From the least hash of a name to the least that follows.
     hashes: Range<u32>,
-    /// Index hash (upper half) and number (lower half) of each entry.
+    /// Index hash (upper half) and number (lower half).
     pub(super) keys: Vec<u64>,
-    /// The second hash of each entry, by number.
+    /// Second hash by entry number.
     pub(super) lows: Vec<u32>,
-    /// Reused buffers for hashes and for keys.
+    /// A reused buffer.
     pub(super) digests: Vec<NameHash>,
     sorted: Vec<u64>,
 }
 
-/// Buckets of the hash range.
 const BUCKETS: usize = 256;
-/// Fewer names than this are sorted directly; so are all if a bucket would hold more.
+/// Fewer are sorted directly; so are all if a bucket would hold more.
 const BUCKET_MAX: u16 = 16;
 
 impl HashOrder {
-    /// Starts anew, with hashes in this range.
     pub(super) fn restart(&mut self, hashes: Range<u32>) -> &mut HashOrder {
         self.keys.clear();
         self.lows.clear();
@@ -39,7 +36,6 @@ impl HashOrder {
         self.lows.push(low);
     }
 
-    /// Sorts the keys as numbers, then the few of equal hash.
     pub(super) fn sort(&mut self, entries: &[Entry<'_>]) {
         if !self.bucket_sort() {
             self.keys.sort_unstable();
@@ -58,9 +54,8 @@ impl HashOrder {
         }
     }
 
-    /// Bucket sort: hashes are nearly random, so each key lands close to its place. Takes half the
-    /// time of comparison sorting. Returns `false` if a bucket would overflow: an adversary may
-    /// choose the names.
+    /// Half the time of a comparison sort, as hashes are nearly random. `false` if a bucket would
+    /// overflow, as an adversary may choose the names.
     fn bucket_sort(&mut self) -> bool {
         let HashOrder { hashes, keys, sorted, .. } = self;
         if !(usize::from(BUCKET_MAX)..BUCKETS * usize::from(BUCKET_MAX)).contains(&keys.len()) {
@@ -94,7 +89,7 @@ impl HashOrder {
     }
 }
 
-/// Insertion sort, for keys close to their places.
+/// Keys are close to their places.
 fn insertion_sort(keys: &mut [u64]) {
     for at in 1..keys.len() {
         let key = keys[at];
@@ -122,7 +117,7 @@ mod tests {
         order
     }
 
-    /// Numbers without a pattern, the same in each run.
+    /// The same numbers in each run.
     fn numbers() -> impl Iterator<Item = u32> {
         (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9).rotate_left(15).wrapping_mul(0x85EB_CA6B))
     }
