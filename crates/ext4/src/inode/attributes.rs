@@ -1,14 +1,12 @@
-//! Setting attributes and flags.
-
 use crate::{Error, Ext4, Node, Result};
 use dentree_ext4_format::{Inode, InodeFlags, InodeTime};
 use dentree_vfs::{FileType, SetAttr, SetTime};
 
-/// The inode table's block.
+/// A block of the inode table.
 const CREDITS: u32 = 1;
 
 impl Ext4 {
-    /// Sets all given attributes; all but the size in one transaction.
+    /// All but the size in one transaction.
     pub(crate) fn set_attr(&self, node: &Node, changes: &SetAttr) -> Result<()> {
         if let Some(size) = changes.size {
             self.set_size(node, size)?;
@@ -22,7 +20,7 @@ impl Ext4 {
 }
 
 impl Ext4 {
-    /// Sets the flags that a caller may set to those of `flags`; other visible ones stay.
+    /// Only settable flags change.
     pub(crate) fn set_inode_flags(&self, node: &Node, flags: InodeFlags) -> Result<()> {
         let (kind, before) = node.with_snapshot(|snapshot| (snapshot.kind, snapshot.inode.flags));
         let of_kind = match kind {
@@ -36,13 +34,12 @@ impl Ext4 {
         let changed =
             InodeFlags(flags.0 & InodeFlags::USER_VISIBLE.0 ^ before.0 & InodeFlags::USER_VISIBLE.0);
         let unknown = flags.without(InodeFlags::USER_VISIBLE);
-        // `chattr` passes back all that `lsattr` shows, so flags that are only visible are accepted
-        // unchanged.
+        // `chattr` passes back all that `lsattr` shows: unchanged visible flags are accepted.
         let refused = unknown.with(wanted.without(of_kind)).with(InodeFlags(changed.0 & InodeFlags::FIXED.0));
         if refused != InodeFlags(0) {
             let ino = node.ino();
             return Err(Error::Unsupported(format!(
-                "inode {ino} cannot have its flags {:#x} changed",
+                "the flags {:#x} of inode {ino} cannot be changed",
                 refused.0
             )));
         }
@@ -58,7 +55,6 @@ impl Ext4 {
     }
 }
 
-/// Applies all given attributes but the size.
 pub(crate) fn apply(changes: &SetAttr, now: InodeTime, inode: &mut Inode) {
     let time = |set: SetTime| match set {
         SetTime::Now => now,

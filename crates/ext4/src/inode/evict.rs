@@ -1,9 +1,8 @@
 //! Freeing of inodes without links.
 //!
-//! An inode that is in use when it loses its last link is an orphan until its eviction, and may
-//! take several transactions. An unused one is freed with its last link under one handle, without
-//! ever being an orphan, if its own bytes name all that it maps ([`Ext4::plan_free`]): a crash
-//! shows both or neither.
+//! An inode in use that loses its last link is an orphan until its eviction. An unused one is freed
+//! with its last link, under one handle, if its own bytes name all that it maps
+//! ([`Ext4::plan_free`]): a crash shows both or neither.
 
 use super::ORPHAN_CREDITS;
 use crate::alloc::INODE_CREDITS;
@@ -15,17 +14,15 @@ use dentree_ext4_format::{ExtentNode, Inode, InodeFlags, InodeNumber, InodeTime}
 use dentree_jbd2::Handle;
 use dentree_vfs::FileType;
 
-/// The cost of freeing an inode under one handle.
+/// How to free an inode under one handle.
 pub(crate) struct FreePlan {
-    /// Whether it maps blocks.
     maps: bool,
     pub(crate) credits: u32,
 }
 
 impl Ext4 {
-    /// Evicts an inode that is no longer in use: frees it if it has no links, else writes it back.
-    /// Errors are kept for the next sync; an inode that could not be freed stays an orphan until
-    /// the next mount.
+    /// Frees an inode without links, else writes it back. The next sync reports errors; an inode
+    /// not freed stays an orphan until the next mount.
     pub(crate) fn evict(&self, node: &Node) {
         let Some(writer) = &self.writer else { return };
         if node.with_snapshot(|snapshot| snapshot.kind == FileType::Directory) {
@@ -39,7 +36,6 @@ impl Ext4 {
         }
     }
 
-    /// Frees an orphan that is no longer in use.
     pub(crate) fn free_orphan(&self, node: &Node) -> Result<()> {
         let mut unused = Vec::new();
         self.free_one_orphan(node, &mut unused)?;
@@ -47,8 +43,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees orphans that held attribute values. The next sync reports errors; the inode then stays
-    /// an orphan.
+    /// The next sync reports errors.
     pub(crate) fn free_values(&self, mut unused: Vec<InodeNumber>) {
         while let Some(ino) = unused.pop() {
             let orphan = self.read_orphan(ino).map(|orphan| Node::new(orphan, None));
@@ -59,7 +54,7 @@ impl Ext4 {
         }
     }
 
-    /// Frees an orphan. Adds attribute values that lost their last user, now orphans, to `unused`.
+    /// Adds attribute values without users, now orphans, to `unused`.
     fn free_one_orphan(&self, node: &Node, unused: &mut Vec<InodeNumber>) -> Result<()> {
         let freed = self.free_content(node)?;
         let snapshot = node.snapshot();
@@ -89,8 +84,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// The cost of freeing an unused inode together with its last link. `None` if other blocks name
-    /// what it maps, or on damage: it then becomes an orphan.
+    /// `None` if other blocks name what it maps, or on damage: then it becomes an orphan.
     pub(crate) fn plan_free(&self, snapshot: &Snapshot) -> Option<FreePlan> {
         let maps = !snapshot.maps_nothing() && self.maps_in_inode(&snapshot.inode)?;
         let of_map = if maps { STEP_CREDITS } else { 0 };
@@ -98,8 +92,7 @@ impl Ext4 {
         Some(FreePlan { maps, credits })
     }
 
-    /// Whether an inode maps blocks; `None` if they are not all named by its own bytes (at most
-    /// four extents).
+    /// `None` if its bytes do not name all its blocks (at most four extents).
     fn maps_in_inode(&self, inode: &Inode) -> Option<bool> {
         if !inode.flags.has(InodeFlags::EXTENTS) {
             return inode.block.iter().all(|&byte| byte == 0).then_some(false);
@@ -113,8 +106,8 @@ impl Ext4 {
         Some(!runs.is_empty())
     }
 
-    /// Frees an inode whose last link is removed under the same handle. Adds attribute values that
-    /// lost their last user, now orphans, to `unused`.
+    /// Frees an inode under the handle that removes its last link. Adds attribute values without
+    /// users, now orphans, to `unused`.
     pub(crate) fn free_with_link(
         &self,
         handle: &mut Handle<'_>,
@@ -137,13 +130,13 @@ impl Ext4 {
         self.free_inode(handle, ino, snapshot.kind)
     }
 
-    /// The `i_dtime` of a freed inode: past 2106 the low half of the time. At least the number of
-    /// inodes: 0 means "not freed", and an inode number, from a clock that was never set, "orphan".
+    /// The low half of a time past 2106. At least the number of inodes: 0 means "not freed", and an
+    /// inode number (a clock never set) "orphan".
     fn dtime_at(&self, now: InodeTime) -> u32 {
         u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count)
     }
 
-    /// Finishes what a crash left: frees inodes without links, truncates the others to their size.
+    /// Frees inodes without links, truncates the others to their size.
     pub(crate) fn clean_up_orphans(&self) -> Result<()> {
         for ino in self.writer()?.orphans.all() {
             let node = Node::new(self.read_orphan(ino)?, None);
@@ -167,8 +160,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Defers the report of one file's damage to the next sync, as other files are not affected;
-    /// not if the journal is aborted.
+    /// Damage of one file is reported by the next sync; an aborted journal fails at once.
     pub(crate) fn defer_damage(&self, outcome: Result<()>) -> Result<()> {
         let writer = self.writer()?;
         match outcome {

@@ -1,12 +1,12 @@
-//! Inodes: reading them from the table, and snapshots.
+//! Inodes, in the table and in memory.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `node` | an inode in memory: its current snapshot and its locks |
-//! | `copies` | per-thread copies of directories' snapshots |
+//! | `node` | an inode in memory: current snapshot, locks |
+//! | `copies` | per-thread copies of snapshots |
 //! | `attributes` | setting attributes and flags |
-//! | `orphans` | the orphan list and the orphan file |
-//! | `evict` | freeing inodes without names |
+//! | `orphans` | orphan list, orphan file |
+//! | `evict` | freeing inodes without links |
 
 mod attributes;
 mod copies;
@@ -28,16 +28,15 @@ use dentree_ext4_format::{
 };
 use dentree_vfs::{Attr, FileType, Ino, Timestamp};
 
-/// An inode at one instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) ino: InodeNumber,
     pub(crate) kind: FileType,
     pub(crate) inode: Inode,
-    /// Bytes behind the inode's fields: attributes or inline data.
+    /// After the fields: attributes or inline data.
     pub(crate) tail: Box<[u8]>,
     pub(crate) has_acl: bool,
-    /// The size on the device if content is in memory only; `inode.size` includes that content.
+    /// The size on disk, if it differs from `inode.size` because content is in memory only.
     pub(crate) disk_size: Option<u64>,
     /// Blocks reserved for content in memory.
     pub(crate) reserved: u64,
@@ -52,19 +51,17 @@ impl Snapshot {
         self.inode.flags.has(flags)
     }
 
-    /// Whether `i_block` maps no blocks.
     pub(crate) fn maps_nothing(&self) -> bool {
         let maps = match self.kind {
             FileType::Regular | FileType::Directory => !self.has(InodeFlags::INLINE_DATA),
-            // A short target is in `i_block`; a long one has a block.
+            // A short target is in `i_block`.
             FileType::Symlink => self.inode.size >= 60 && !self.has(InodeFlags::INLINE_DATA),
             _ => false,
         };
         !maps
     }
 
-    /// Sets the size. `is_dirty`: some content is in memory only, or the zeros behind the old
-    /// end of a file that grows; the size on the device grows when that is written.
+    /// `is_dirty`: `disk_size` grows when content, or zeros after the old end, are written.
     pub(crate) fn set_size(&mut self, size: u64, is_dirty: bool) {
         if size > self.inode.size && is_dirty {
             self.disk_size.get_or_insert(self.inode.size);
@@ -72,7 +69,6 @@ impl Snapshot {
         self.inode.size = size;
     }
 
-    /// Writes the inode over its `inode_size` bytes.
     pub(crate) fn encode(&self, bytes: &mut [u8], sb: &Superblock) {
         if let Some(tail) = bytes.get_mut(self.inode.fields_len..) {
             tail.fill(0);
@@ -94,12 +90,12 @@ impl Ext4 {
         self.read_inode_as(ino, Inode::parse)
     }
 
-    /// Reads inode `ino`, which may have no links.
+    /// The inode may have no links.
     pub(crate) fn read_orphan(&self, ino: InodeNumber) -> Result<Snapshot> {
         self.read_inode_as(ino, Inode::parse_orphan)
     }
 
-    /// Whether a directory may name `ino`: the inode is in use, not reserved, and has links.
+    /// The inode is in use, not reserved, and has links.
     pub(crate) fn is_named(&self, ino: InodeNumber) -> Result<bool> {
         let kept = ino.0 < self.sb.first_ino && ino != InodeNumber::ROOT || ino.0 == self.sb.orphan_file_inum;
         if kept || self.sb.check_inode("the inode number", ino).is_err() || !self.is_inode_in_use(ino)? {
@@ -109,7 +105,7 @@ impl Ext4 {
         Ok(inode.links > 0 && !inode.flags.has(InodeFlags::EA_INODE))
     }
 
-    /// The block of inode `ino`, its index in the block, and the place.
+    /// Also returns the inode's index in the block.
     fn inode_block(&self, ino: InodeNumber) -> Result<(Buffer, usize, Place)> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;
@@ -119,7 +115,6 @@ impl Ext4 {
         Ok((self.metadata_ahead(block, place, plan)?, within, place))
     }
 
-    /// The bytes of an inode, by its index in the block.
     fn inode_in<'b>(&self, buffer: &'b Buffer, within: usize) -> &'b [u8] {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         buffer.chunks_exact(size).nth(within).unwrap_or_default()
@@ -141,10 +136,9 @@ impl Ext4 {
         self.check_parsed(&inode, place).map(|kind| self.keep(ino, kind, inode, bytes))
     }
 
-    /// Checks a parsed inode against the file system and returns its type.
     fn check_parsed(&self, inode: &Inode, place: Place) -> Result<FileType> {
         let kind = FileType::from_mode(u32::from(inode.mode)).ok_or_else(|| {
-            let because = "names no type of file";
+            let because = "is no known file type";
             place.corrupt(Problem::Value { field: "i_mode", value: u64::from(inode.mode), because })
         })?;
         if let Some(block) = inode.xattr_block {
@@ -153,13 +147,12 @@ impl Ext4 {
         Ok(kind)
     }
 
-    /// An inode from its bytes in the table, whatever its number of links. Its attributes are not
-    /// read.
+    /// Accepts any number of links.
     pub(crate) fn parse_inode(&self, ino: InodeNumber, bytes: &[u8], place: Place) -> Result<Snapshot> {
         self.parse_by(ino, bytes, place, &self.sb)
     }
 
-    /// Like [`parse_inode`](Ext4::parse_inode), whatever the checksum.
+    /// Accepts any checksum.
     pub(crate) fn parse_unverified(&self, ino: InodeNumber, bytes: &[u8], place: Place) -> Result<Snapshot> {
         let mut sb = self.sb.clone();
         sb.ro_compat = sb.ro_compat.without(RoCompat::METADATA_CSUM);
@@ -176,12 +169,12 @@ impl Ext4 {
     fn keep(&self, ino: InodeNumber, kind: FileType, inode: Inode, bytes: &[u8]) -> Snapshot {
         let tail = tail(&inode, bytes).into();
         let mut node = Snapshot { ino, kind, inode, tail, has_acl: false, disk_size: None, reserved: 0 };
-        // Errors in the attributes show when they are read.
+        // Errors show when attributes are read.
         node.has_acl = self.has_access_acl(&node).unwrap_or(true);
         node
     }
 
-    /// The two parts of inline data: `i_block` and attribute `system.data`.
+    /// `i_block`, and attribute `system.data`.
     pub(crate) fn inline_parts<'a>(&self, node: &'a Snapshot) -> Result<(&'a [u8; 60], &'a [u8])> {
         let corrupt = |problem| node.place(Structure::InlineData).corrupt(problem);
         let Some(list) = XattrList::in_inode(&node.tail) else { return Ok((&node.inode.block, &[])) };
@@ -189,14 +182,14 @@ impl Ext4 {
             None => &[],
             Some(XattrValue::Inline(value)) => value,
             Some(XattrValue::Inode { inode, .. }) => {
-                let (field, because) = ("e_value_inum", "is no place for inline data");
+                let (field, because) = ("e_value_inum", "cannot hold inline data");
                 return Err(corrupt(Problem::Value { field, value: u64::from(inode.0), because }));
             }
         };
         Ok((&node.inode.block, rest))
     }
 
-    /// The attributes of inode `ino` in the table, without making a snapshot.
+    /// Reads the table, without a snapshot.
     pub(crate) fn stored_attr(&self, ino: InodeNumber) -> Result<Attr> {
         let (buffer, within, place) = self.inode_block(ino)?;
         let bytes = self.inode_in(&buffer, within);
@@ -208,7 +201,7 @@ impl Ext4 {
         Ok(self.attr_of(&self.keep(ino, kind, inode, bytes)))
     }
 
-    /// The block of the inode table that contains `ino`, and its index in the block.
+    /// The block in the inode table, and the index in it.
     pub(crate) fn find_inode(&self, ino: InodeNumber) -> Result<(BlockNumber, usize)> {
         let index = ino.0 - 1;
         let table = self.inode_table(GroupNumber(index / self.sb.inodes_per_group))?;
@@ -223,7 +216,7 @@ impl Ext4 {
         self.attr_from(node.ino, node.kind, &node.inode, reserved, node.has_acl)
     }
 
-    /// `reserved`: 512-byte units reserved for content in memory.
+    /// `reserved`: in sectors of 512 bytes.
     fn attr_from(
         &self,
         ino: InodeNumber,
@@ -236,7 +229,7 @@ impl Ext4 {
             FileType::CharDevice | FileType::BlockDevice => inode.device(),
             _ => DeviceNumber { major: 0, minor: 0 },
         };
-        // The kernel counts the bytes of an inline file, though it has no block.
+        // The kernel counts the bytes of an inline file.
         let inline = inode.is_file() && inode.flags.has(InodeFlags::INLINE_DATA);
         Attr {
             ino: Ino(u64::from(ino.0)),
@@ -261,7 +254,7 @@ impl Ext4 {
     }
 }
 
-/// The bytes behind the fields of an inode; empty if all are zero.
+/// Empty if all are 0.
 fn tail<'b>(inode: &Inode, bytes: &'b [u8]) -> &'b [u8] {
     let tail = bytes.get(inode.fields_len..).unwrap_or_default();
     if tail.iter().all(|&byte| byte == 0) { &[] } else { tail }

@@ -11,22 +11,17 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// An inode in memory: its current snapshot, and content not yet on the device.
+/// An inode in memory.
 ///
-/// Readers take a snapshot and keep it; a change makes the next one. What must not change between
-/// two snapshots is guarded by other locks: names in a directory by `vfs`, content and block map by
-/// the content lock, extended attributes by the attribute lock.
-///
-/// Most inodes are only read. Such a node is the snapshot that was read and nothing else, until one
-/// of its locks is taken.
-///
-/// A clone is the same inode; the list of inodes with unwritten content holds some.
+/// Readers take a snapshot; a change makes the next one. What must not change between two snapshots
+/// has other locks: `vfs`'s for a directory's names, the content lock for content and block map,
+/// the attribute lock for extended attributes. Most inodes are only read: a node is just the first
+/// snapshot until a lock is taken. Clones are the same inode.
 #[derive(Clone, Debug)]
 pub struct Node(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The snapshot with which the node was made.
     first: Snapshot,
     /// The last transaction that may have changed the inode before.
     tid: Option<Tid>,
@@ -34,24 +29,20 @@ struct State {
     active: OnceLock<Box<Active>>,
 }
 
-/// The part of a node that only locking needs.
 #[derive(Debug, Default)]
 struct Active {
-    /// `None` before the first change. Held briefly; a leaf.
+    /// `None` before the first change. A leaf lock.
     newest: RwLock<Option<Arc<Snapshot>>>,
-    /// Tells whether a thread's copy of the snapshot is current.
     version: SnapshotVersion,
-    /// Held from a change until it is in the inode table, so that snapshots are written in order.
+    /// Held from a change until it is in the inode table, for order.
     writing: Mutex<()>,
-    /// The transaction of the last change, or 0; see [`Node::note_change`].
+    /// The last change's transaction, or 0: [`Node::note_change`].
     changed: AtomicU64,
-    /// The attribute lock: guards the extended attributes.
     attributes: RwLock<()>,
-    /// The content lock: guards a file's bytes and block map.
+    /// Also guards the block map.
     content: RwLock<Content>,
 }
 
-/// A snapshot in use. It does not change.
 pub(crate) enum SnapshotRef {
     First(Node),
     Newest(Arc<Snapshot>),
@@ -69,9 +60,9 @@ impl Deref for SnapshotRef {
 }
 
 impl Node {
-    /// Memory of a node without its snapshot's tail, once a lock was taken.
+    /// Size without the snapshot's tail, once a lock was taken.
     pub(crate) const CHANGED_BYTES: usize = Node::BYTES + size_of::<Active>() + size_of::<Snapshot>();
-    /// Memory of a node without its snapshot's tail, before.
+    /// Size without the snapshot's tail, before any lock.
     pub(crate) const BYTES: usize = size_of::<State>() + 2 * size_of::<usize>();
 
     /// `tid`: the last transaction that may have changed the inode.
@@ -85,7 +76,6 @@ impl Node {
         self.0.active.get_or_init(begin)
     }
 
-    /// The current snapshot.
     pub(crate) fn snapshot(&self) -> SnapshotRef {
         // A concurrent change has not happened yet.
         let Some(active) = self.0.active.get() else { return SnapshotRef::First(self.clone()) };
@@ -96,7 +86,7 @@ impl Node {
         }
         match &*active.newest.read() {
             Some(newest) => {
-                // A file mostly has one user, which changes it each time: a copy would not pay.
+                // A file's one user changes it each time: a copy does not pay.
                 if newest.kind == FileType::Directory {
                     active.version.note_use(newest);
                 }
@@ -106,7 +96,7 @@ impl Node {
         }
     }
 
-    /// Runs `look` on the current snapshot, maybe under its lock, without taking a reference.
+    /// Takes no reference to the snapshot.
     pub(crate) fn with_snapshot<R>(&self, look: impl FnOnce(&Snapshot) -> R) -> R {
         let Some(active) = self.0.active.get() else { return look(&self.0.first) };
         match active.version.get() {
@@ -122,12 +112,11 @@ impl Node {
         self.0.first.ino
     }
 
-    /// Makes the next snapshot by `change`, and returns the result of that.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> R {
         self.change_and_hold(change).0
     }
 
-    /// Like [`change`](Node::change); also returns the new snapshot.
+    /// Also returns the new snapshot.
     pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, SnapshotRef) {
         let active = self.active();
         let mut newest = active.newest.write();
@@ -135,12 +124,12 @@ impl Node {
         let newest = newest.get_or_insert_with(|| Arc::new(self.0.first.clone()));
         let snapshot = Arc::make_mut(newest);
         let result = change(snapshot);
-        // A time that the inode cannot hold would differ after the next mount.
+        // Else times would differ after the next mount.
         snapshot.inode.clamp_times();
         (result, SnapshotRef::Newest(Arc::clone(newest)))
     }
 
-    /// Whether both are one node. There may be an old node of a reused inode number.
+    /// An inode number may be reused.
     pub(crate) fn is_same(&self, other: &Node) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -149,10 +138,8 @@ impl Node {
         self.active().writing.lock()
     }
 
-    /// Records that transaction `tid` changes the inode or a name in the directory. The caller has
-    /// a handle of it.
-    ///
-    /// A relaxed plain store: all threads in a transaction store the same value, and the journal
+    /// Transaction `tid`, of which the caller has a handle, changes the inode or a name in the
+    /// directory. Relaxed: all threads in a transaction store the same value, and the journal
     /// orders transactions. A thread that syncs has learnt of the change, and thus of this store.
     pub(crate) fn note_change(&self, tid: Tid) {
         let changed = &self.active().changed;
@@ -191,7 +178,6 @@ impl Node {
     }
 }
 
-/// A transaction as a nonzero word.
 fn word_of(tid: Tid) -> u64 {
     1 << 32 | u64::from(tid.0)
 }

@@ -1,8 +1,6 @@
-//! Orphans: inodes in use without links, and files being truncated. After a crash they are freed or
-//! truncated.
-//!
-//! On disk they form a list from the superblock through each one's `i_dtime`. With the feature
-//! orphan_file, blocks of inode numbers hold them, and the list only those that find no free slot.
+//! Orphans: after a crash, inodes without links are freed and truncations finished. On disk they
+//! are a list from the superblock through `i_dtime`, or slots of the orphan file (`orphan_file`),
+//! then a list if no slot is free.
 
 use crate::map::{MapCache, Mapping};
 use crate::{Ext4, Place, Result, Structure};
@@ -14,8 +12,7 @@ use dentree_jbd2::Handle;
 use dentree_sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 
-/// Blocks that adding or removing an orphan may change: the superblock or a block of the orphan
-/// file, the inode, and its neighbour in the list.
+/// The superblock or a block of the orphan file, the inode, and its neighbour in the list.
 pub(crate) const ORPHAN_CREDITS: u32 = 3;
 
 #[derive(Default)]
@@ -25,7 +22,7 @@ pub(crate) struct Orphans {
 
 #[derive(Default)]
 struct State {
-    /// The head of the list.
+    /// Head of the list.
     newest: Option<InodeNumber>,
     places: HashMap<InodeNumber, OrphanPlace>,
     file: Option<OrphanFile>,
@@ -33,9 +30,7 @@ struct State {
 
 #[derive(Clone, Copy)]
 enum OrphanPlace {
-    /// In the list, between its neighbours.
     List { newer: Option<InodeNumber>, older: Option<InodeNumber> },
-    /// In a slot of the orphan file.
     File(Slot),
 }
 
@@ -69,7 +64,6 @@ impl Orphans {
 }
 
 impl Ext4 {
-    /// Reads the orphans that a crash left.
     pub(crate) fn read_orphans(&self) -> Result<Orphans> {
         let mut state = State::default();
         let mut next = self.sb.last_orphan;
@@ -84,7 +78,7 @@ impl Ext4 {
             next = Inode::dtime(&bytes);
             let older = (next != 0).then_some(InodeNumber(next));
             if state.places.insert(ino, OrphanPlace::List { newer, older }).is_some() {
-                let missing = Problem::Missing { what: "an end to the list of orphans" };
+                let missing = Problem::Missing { what: "the end of the orphan list" };
                 return Err(place.corrupt(missing));
             }
             state.newest = state.newest.or(Some(ino));
@@ -93,7 +87,7 @@ impl Ext4 {
         if self.sb.compat.has(Compat::ORPHAN_FILE) {
             self.read_orphan_file(&mut state)?;
         }
-        // Unreadable ones fail the mount before anything has changed.
+        // Unreadable ones fail the mount before any change.
         state.places.keys().try_for_each(|&ino| self.read_orphan(ino).map(drop))?;
         Ok(Orphans { state: Mutex::new(state) })
     }
@@ -106,14 +100,14 @@ impl Ext4 {
         let seed = self.sb.has_metadata_csum().then_some(file.inode.checksum_seed);
         let mut free = Vec::new();
         let blocks = self.sb.block_size.blocks_for(file.inode.size);
-        // A bound: its blocks are distinct, so a file with more would read one many times.
+        // Distinct blocks: a longer file would read some many times.
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         let place = file.place(Structure::OrphanFile);
         Problem::check_range("the orphan file's blocks", blocks, 1, max).map_err(|p| place.corrupt(p))?;
         let (blocks, mut maps) = (u32::try_from(blocks).unwrap_or(u32::MAX), MapCache::default());
         for logical in (0..blocks).map(LogicalBlock) {
             let Mapping::Data(block) = maps.next(self, &file, logical, blocks)? else {
-                return Err(place.corrupt(Problem::Missing { what: "a block of it" }));
+                return Err(place.corrupt(Problem::Missing { what: "a block" }));
             };
             let bytes = self.metadata(block, place)?;
             let corrupt = |problem| place.at(block).corrupt(problem);
@@ -128,13 +122,12 @@ impl Ext4 {
                 state.places.insert(InodeNumber(number), OrphanPlace::File(slot));
             }
         }
-        // Slots are used in ascending order.
+        // Pop the lowest slot first.
         free.reverse();
         state.file = Some(OrphanFile { ino: file.ino, seed, free });
         Ok(())
     }
 
-    /// Adds an orphan, to be freed or truncated after a crash. Does nothing if it is one already.
     pub(crate) fn add_orphan(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
         let mut state = self.writer()?.orphans.lock();
         if state.places.contains_key(&ino) {
@@ -158,7 +151,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Removes an orphan and sets its `i_dtime`: the time of its freeing, or 0.
+    /// `dtime`: the time of freeing, or 0.
     pub(crate) fn remove_orphan(&self, handle: &mut Handle<'_>, ino: InodeNumber, dtime: u32) -> Result<()> {
         let mut state = self.writer()?.orphans.lock();
         match state.places.get(&ino).copied() {
@@ -200,7 +193,7 @@ impl Ext4 {
         })
     }
 
-    /// Changes only `i_dtime` in the table; snapshots do not hold it.
+    /// Snapshots do not hold it.
     fn set_dtime(&self, handle: &mut Handle<'_>, ino: InodeNumber, dtime: u32) -> Result<()> {
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::Inode.of(ino).at(block);
