@@ -1,12 +1,11 @@
-//! Dirty content of a file, and the sources of blocks that are written to the device.
+//! Dirty content, and sources of blocks to write.
 
 use std::collections::BTreeMap;
 
-/// The dirty content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(super) blocks: BTreeMap<u32, Block>,
-    /// How many of them have a reserved block.
+    /// Blocks with a reservation.
     pub(super) reserved: u64,
     /// Times or length differ from the inode table.
     pub(super) is_inode_dirty: bool,
@@ -15,12 +14,11 @@ pub(crate) struct Content {
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) bytes: Box<[u8]>,
-    /// A block is reserved for it, as none is allocated.
+    /// No block is allocated yet.
     pub(super) is_reserved: bool,
 }
 
 impl Content {
-    /// Whether there is nothing to write back.
     pub(super) fn is_clean(&self) -> bool {
         self.blocks.is_empty() && !self.is_inode_dirty
     }
@@ -32,17 +30,15 @@ impl Content {
     }
 }
 
-/// Where blocks are that are written to the device.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// Dirty blocks in memory.
     Dirty(&'a Content),
     Direct(CallerBlocks<'a>),
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct CallerBlocks<'a> {
-    /// The first one's number in the file.
+    /// Number of the first block in the file.
     pub(super) first: u32,
     pub(super) bytes: &'a [u8],
     pub(super) block_size: usize,

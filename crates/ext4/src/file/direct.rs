@@ -1,8 +1,7 @@
-//! Large writes go directly to the device, from the caller's buffer.
+//! Large writes bypass the memory: the FUSE or HTTP layer holds them in one buffer already.
 //!
-//! The FUSE or HTTP layer has gathered such a write already, so another copy would only cost. But
-//! files that are removed before write-back gain from delay: so only blocks past the first
-//! [`DELAYED_BLOCKS`] are written directly, as they would be written back in any case.
+//! Removal before write-back is cheap with delayed allocation, so only blocks past the first
+//! [`DELAYED_BLOCKS`] are written directly.
 
 use super::content::Content;
 use super::content::{CallerBlocks, Source};
@@ -10,21 +9,20 @@ use crate::map::Mapping;
 use crate::{Ext4, Node, Result};
 use dentree_ext4_format::LogicalBlock;
 
-/// From this number of blocks on, allocation and mapping cost less than copying.
+/// From here on, allocation and mapping cost less than copying.
 const MIN_BLOCKS: u32 = 32;
 
-/// Blocks before this one are delayed: 8 MiB with blocks of 4 KiB. With dbench, two thirds of the
-/// bytes of files that are removed again never reach the device.
+/// 8 MiB with blocks of 4 KiB. In dbench two thirds of the bytes of removed files never reach the
+/// device.
 const DELAYED_BLOCKS: u32 = 2048;
 
-/// Most blocks per handle: a commit waits for open handles.
+/// Bounds a handle, as a commit waits for it.
 const MOST_BLOCKS: u32 = 4096;
 
 impl Ext4 {
-    /// Writes whole blocks at the start of a large write and maps them. Returns how many bytes; the
-    /// caller writes the rest to memory. That is all of it if the write is small, and the rest
-    /// after an error, which write-back will meet again. The caller has the content lock, and has
-    /// zeroed the last block past the end of file.
+    /// Writes and maps leading whole blocks. Returns how many bytes; the caller writes the rest to
+    /// memory, also after an error, which write-back will meet again. The caller has the content
+    /// lock and has zeroed the last block past the end of file.
     pub(super) fn write_direct(&self, node: &Node, content: &mut Content, offset: u64, data: &[u8]) -> usize {
         let Some((LogicalBlock(first), 0)) = self.sb.block_size.split(offset) else { return 0 };
         let block_size = self.sb.block_size.in_memory();
@@ -32,8 +30,8 @@ impl Ext4 {
         if first < DELAYED_BLOCKS || count < MIN_BLOCKS {
             return 0;
         }
-        // Older dirty data first, so that the length on disk never passes data that is only in
-        // memory, above all zeros.
+        // Older dirty data first: the length on disk never passes data that is only in memory,
+        // above all zeros.
         if !content.blocks.is_empty() && self.write_back_locked(node, content).is_err() {
             return 0;
         }
@@ -48,7 +46,7 @@ impl Ext4 {
         usize::try_from(at - first).unwrap_or(usize::MAX) * block_size
     }
 
-    /// Writes up to `count` blocks with the same kind of mapping. Returns how many.
+    /// Blocks of one kind of mapping. Returns how many.
     fn write_direct_run(&self, node: &Node, blocks: CallerBlocks<'_>, first: u32, count: u32) -> Result<u32> {
         let before = node.snapshot();
         let run = self.map(&before, LogicalBlock(first))?;
@@ -61,7 +59,7 @@ impl Ext4 {
         let reserved = if run.mapping == Mapping::Hole { u64::from(count) } else { 0 };
         let space = &self.writer()?.space;
         space.reserve(reserved, self.reservation_class(node))?;
-        // The length on disk advances together with the map.
+        // The length on disk advances with the map.
         let end = u64::from(first + count) << self.sb.block_size.log2();
         node.change(|snapshot| snapshot.set_size(end.max(snapshot.inode.size), true));
         let written = self.write_new_run(node, &node.snapshot(), source, first, count, run);

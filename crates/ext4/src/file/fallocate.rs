@@ -1,4 +1,4 @@
-//! `fallocate`.
+//! `fallocate(2)`.
 
 use super::content::Content;
 use crate::alloc::ALLOC_CREDITS;
@@ -9,7 +9,7 @@ use dentree_ext4_format::{BlockNumber, InodeFlags, LogicalBlock};
 use dentree_vfs::Allocate;
 use std::ops::Range;
 
-/// Blocks that mapping a run changes: allocation, map and inode.
+/// Allocation, map and inode.
 const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
 const MOST_BLOCKS: u64 = 32767;
@@ -26,7 +26,7 @@ impl Ext4 {
             if how != Allocate::PunchHole && !snapshot.has(InodeFlags::EXTENTS) {
                 let ino = snapshot.ino;
                 return Err(Error::Unsupported(format!(
-                    "inode {ino} is mapped by block pointers, which cannot mark blocks as unwritten"
+                    "inode {ino} has indirect blocks, which cannot mark blocks as unwritten"
                 )));
             }
             self.write_back_locked(node, &mut content)?;
@@ -36,7 +36,7 @@ impl Ext4 {
                 }
                 Allocate::PunchHole => self.zero(node, &mut content, offset..end, true)?,
                 Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
-                    // Partial blocks at the edges get space too.
+                    // Partial blocks get space too.
                     self.fill_holes(node, &self.whole_blocks(offset, end))?;
                     self.zero(node, &mut content, offset..end, false)?;
                 }
@@ -46,12 +46,10 @@ impl Ext4 {
         })
     }
 
-    /// The blocks with a byte from `offset` to before `end`.
     fn whole_blocks(&self, offset: u64, end: u64) -> Range<u64> {
         offset >> self.sb.block_size.log2()..self.sb.block_size.blocks_for(end)
     }
 
-    /// Sets length and times after a change of the allocation.
     fn update_after_fallocate(&self, node: &Node, content: &mut Content, end: Option<u64>) -> Result<()> {
         let now = self.writer()?.now();
         let snapshot = node.snapshot();
@@ -69,7 +67,7 @@ impl Ext4 {
         self.update_dirty_list(node, content)
     }
 
-    /// Allocates unwritten extents for all holes in `blocks`, or fails.
+    /// Fills all holes or fails.
     fn fill_holes(&self, node: &Node, blocks: &Range<u64>) -> Result<()> {
         let mut missing = 0;
         self.each_run(node, blocks, |mapping, run| {
@@ -107,8 +105,7 @@ impl Ext4 {
         filled
     }
 
-    /// Zeroes bytes: whole blocks by unmapping (`punch`) or marking as unwritten, the others in
-    /// memory.
+    /// Unmaps whole blocks (`punch`) or marks them unwritten; zeroes partial ones in memory.
     fn zero(&self, node: &Node, content: &mut Content, bytes: Range<u64>, punch: bool) -> Result<()> {
         let log2 = self.sb.block_size.log2();
         let snapshot = node.snapshot();
@@ -118,7 +115,7 @@ impl Ext4 {
             return Ok(());
         }
         if punch {
-            // First of all: a map that cannot be freed is not punched.
+            // A map that cannot be freed is not punched.
             self.check_map(&snapshot, inner.clone())?;
         }
         if bytes.start < inner.start << log2 {
@@ -144,7 +141,7 @@ impl Ext4 {
         })
     }
 
-    /// Calls `each` for the runs of `blocks`; it returns where to continue.
+    /// `each` returns where to continue.
     fn each_run(
         &self,
         node: &Node,

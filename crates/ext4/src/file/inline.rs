@@ -1,8 +1,5 @@
-//! Inline data: file content in the inode.
-//!
-//! With the feature inline_data, the first bytes of an empty file go there, and so do later writes
-//! while they fit; they change the inode table at once. Any other change of content, length or map
-//! moves the content to a block. Files with blocks never become inline.
+//! Inline data: the first bytes of an empty file, and later writes while they fit, go to the inode
+//! table at once. Any other change moves them to a block, for good.
 
 use super::content::Content;
 use super::write::Times;
@@ -18,8 +15,8 @@ use dentree_sync::RwLockWriteGuard;
 use dentree_vfs::FileType;
 
 impl Ext4 {
-    /// The attribute lock, if a write of `len` bytes at `offset` (or at the end) may leave the file
-    /// inline: attributes share the space after the inode's fields. Taken before the content lock.
+    /// If a write may leave the file inline: attributes share the space. Taken before the content
+    /// lock.
     pub(super) fn lock_for_inline<'n>(
         &self,
         node: &'n Node,
@@ -36,8 +33,7 @@ impl Ext4 {
         (has_inline && is_short()).then(|| node.attributes_mut())
     }
 
-    /// Writes into the inode if the file is inline or empty and the result fits. Returns whether it
-    /// did. The caller has the attribute lock and the content lock.
+    /// Returns whether the result fits. The caller has the attribute lock and the content lock.
     pub(super) fn write_inline(
         &self,
         node: &Node,
@@ -53,8 +49,7 @@ impl Ext4 {
         self.set_inline(node, content, &bytes, times)
     }
 
-    /// Truncates or extends an inline file if the result fits. Returns whether it did. The caller
-    /// has the attribute lock and the content lock.
+    /// Returns whether the result fits. The caller has the attribute lock and the content lock.
     pub(super) fn set_inline_size(&self, node: &Node, content: &mut Content, size: u64) -> Result<bool> {
         let snapshot = node.snapshot();
         if !snapshot.has(InodeFlags::INLINE_DATA) {
@@ -65,7 +60,7 @@ impl Ext4 {
         self.set_inline(node, content, &bytes, Times::Now)
     }
 
-    /// Sets the content, at most an inode's size, of a file without blocks.
+    /// The file has no blocks.
     fn set_inline(&self, node: &Node, content: &mut Content, bytes: &[u8], times: Times) -> Result<bool> {
         let (first, rest) = bytes.split_at(bytes.len().min(I_BLOCK_LEN));
         let Some(tail) = self.tail_with_inline(&node.snapshot(), rest)? else { return Ok(false) };
@@ -88,8 +83,8 @@ impl Ext4 {
         Ok(true)
     }
 
-    /// The content of an inline file, or of an empty one that may become inline; else `None`. A
-    /// file without links may become an attribute's value, which must have blocks.
+    /// Content of an inline file, or an empty one that may become inline. One without links may
+    /// become an attribute's value, which must have blocks.
     fn inline_candidate(&self, content: &Content, snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         if snapshot.has(InodeFlags::INLINE_DATA) {
             let mut bytes = vec![0; usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX)];
@@ -101,7 +96,7 @@ impl Ext4 {
         Ok((is_empty && may_be && self.next_mapped(snapshot, 0..FILE_END)?.is_none()).then(Vec::new))
     }
 
-    /// Moves inline content to a block. The caller has the content lock.
+    /// The caller has the content lock.
     pub(super) fn move_inline_out(&self, node: &Node, snapshot: &Snapshot) -> Result<()> {
         let len = usize::try_from(snapshot.inode.size).unwrap_or(usize::MAX);
         let size = self.sb.block_size.in_memory();

@@ -1,18 +1,17 @@
-//! File content: reads, writes and write-back.
+//! File content.
 //!
-//! Allocation is delayed: written data stays in memory ([`Content`]), with its space reserved at
-//! once, so that a full device fails the write. Write-back allocates a run of blocks, writes the
-//! data, maps the run, and advances the length on disk, in this order under one handle: see
-//! `docs/internals/writing.md`. Large writes bypass the memory ([`direct`]).
+//! Allocation is delayed: written data stays in memory ([`Content`]) with its space reserved, so
+//! the write reports ENOSPC. Under one handle, write-back allocates blocks, writes the data, maps
+//! the blocks, and advances the length on disk (`docs/internals/writing.md`). Large writes bypass
+//! the memory ([`direct`]).
 //!
 //! # Who protects what
-//! A [`Node`]'s content lock guards its [`Content`] and block map: shared for reads, exclusive for
-//! everything else, including write-back. [`DirtyInodes`] has a lock of its own, taken inside
-//! content locks and not held during I/O.
+//! A [`Node`]'s content lock guards its [`Content`] and block map, shared for reads.
+//! [`DirtyInodes`] has a lock of its own, taken inside content locks and not held during I/O.
 //!
 //! # Limits of memory
-//! A writer writes back its file when that has [`FILE_BUDGET`] of dirty data, and all files when
-//! they have [`TOTAL_BUDGET`].
+//! A writer writes back its file from [`FILE_BUDGET`] of dirty data on, all files from
+//! [`TOTAL_BUDGET`].
 
 mod content;
 mod direct;
@@ -35,17 +34,15 @@ use dentree_vfs::Durability;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Most dirty bytes of one file.
 const FILE_BUDGET: u64 = 8 << 20;
 
-/// Most dirty bytes of all files.
 const TOTAL_BUDGET: u64 = 64 << 20;
 
 #[derive(Default)]
 pub(crate) struct DirtyInodes {
     nodes: Mutex<BTreeMap<InodeNumber, Node>>,
     bytes: AtomicU64,
-    /// The first write-back error of an inode that was evicted.
+    /// First error of an evicted inode.
     write_error: Mutex<Option<Error>>,
 }
 
@@ -54,7 +51,7 @@ impl DirtyInodes {
         self.nodes.lock()
     }
 
-    /// The inode if it has dirty content: an inode has only one node.
+    /// If it is dirty: an inode has only one node.
     pub(crate) fn node(&self, ino: InodeNumber) -> Option<Node> {
         self.nodes().get(&ino).cloned()
     }
@@ -74,10 +71,9 @@ impl DirtyInodes {
 }
 
 impl Ext4 {
-    /// Writes back a file, and waits until its content and inode are durable.
     pub(crate) fn fsync(&self, node: &Node, durability: Durability) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
-        // Syncing only the data would save nothing: map and length are needed too.
+        // Syncing only data would save nothing: map and length are needed too.
         let _ = durability;
         self.write_back(node)?;
         match node.last_change() {
@@ -86,7 +82,6 @@ impl Ext4 {
         }
     }
 
-    /// Writes back all files, and waits until everything is durable.
     pub(crate) fn sync(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let written = self.write_back_all();
@@ -96,14 +91,13 @@ impl Ext4 {
         write_error.map_or(Ok(()), Err)
     }
 
-    /// Whether [`sync`](dentree_vfs::FileSystem::sync) has something to write. Concurrent changes
-    /// may be missed.
+    /// Whether [`sync`](dentree_vfs::FileSystem::sync) has something to write.
     pub fn has_unsynced(&self) -> bool {
         let Some(writer) = &self.writer else { return false };
         !writer.dirty.nodes().is_empty() || writer.journal.has_changes()
     }
 
-    /// Writes back as many files as possible. Only a crash before the next commit can undo that.
+    /// Only a crash before the next commit undoes that.
     pub(crate) fn write_back_all(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let mut outcome = Ok(());
@@ -113,7 +107,6 @@ impl Ext4 {
         outcome
     }
 
-    /// Refuses files whose content cannot be changed here.
     fn check_changeable(&self, snapshot: &Snapshot) -> Result<()> {
         if self.writer()?.journal.is_aborted() {
             return Err(Error::ReadOnly);
@@ -132,7 +125,7 @@ impl Ext4 {
 
     fn max_size(&self, snapshot: &Snapshot) -> u64 {
         let log2 = self.sb.block_size.log2();
-        // Inline content would move to the kind of map that new files get.
+        // Inline content moves to the kind of map of new files.
         let inline = snapshot.has(InodeFlags::INLINE_DATA) && self.sb.incompat.has(Incompat::EXTENTS);
         let by_map = if inline || snapshot.has(InodeFlags::EXTENTS) {
             (1 << 32) - 1
@@ -141,14 +134,14 @@ impl Ext4 {
             (12 + (1 << log_room) + (1 << (2 * log_room)) + (1_u64 << (3 * log_room))).min((1 << 32) - 1)
         };
         let huge = self.sb.ro_compat.has(RoCompat::HUGE_FILE);
-        // `i_blocks` counts sectors, those of pointer blocks too, in 32 or 48 bits.
+        // `i_blocks` counts sectors in 32 or 48 bits.
         let by_count = if huge { u64::MAX } else { ((1_u64 << 32) - 1) / 100 * 99 * 512 };
         let large = self.sb.ro_compat.has(RoCompat::LARGE_FILE);
         let by_size = if large || self.sb.incompat.has(Incompat::EXTENTS) { u64::MAX } else { (1 << 31) - 1 };
         (by_map << log2).min(by_count).min(by_size)
     }
 
-    /// Discards dirty blocks from `from` to before `end`, as if never written.
+    /// Drops dirty blocks as if never written.
     fn discard_dirty(&self, content: &mut Content, from: u64, end: u64) -> Result<()> {
         while let Some(block) = content.next_block(from, end) {
             self.remove_block(content, LogicalBlock(block), true)?;
@@ -156,7 +149,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Removes a dirty block. `release`: its reservation is not needed.
+    /// `release`: the reservation is not needed.
     fn remove_block(&self, content: &mut Content, block: LogicalBlock, release: bool) -> Result<()> {
         let writer = self.writer()?;
         if let Some(removed) = content.blocks.remove(&block.0) {
@@ -169,8 +162,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Updates the inode's place in the dirty list and its count of reserved blocks. The caller has
-    /// the content lock.
+    /// Also updates the inode's count of reserved blocks. The caller has the content lock.
     fn update_dirty_list(&self, node: &Node, content: &Content) -> Result<()> {
         let writer = self.writer()?;
         let snapshot = node.snapshot();

@@ -1,4 +1,4 @@
-//! Reads of content, dirty or on the device.
+//! Reads of content.
 
 use super::content::Content;
 use crate::inode::Snapshot;
@@ -9,8 +9,7 @@ use dentree_vfs::Extent;
 use std::ops::ControlFlow;
 
 impl Ext4 {
-    /// Reads content from byte `offset`. Returns the length, less than requested only at the end of
-    /// file.
+    /// Short only at the end of file.
     pub(crate) fn read_file(&self, node: &Node, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let content = node.content();
         let snapshot = node.snapshot();
@@ -73,7 +72,7 @@ impl Ext4 {
         Ok(if data { Extent::Data(end) } else { Extent::Hole(end) })
     }
 
-    /// Whether block `at` has data, and a block up to which that holds.
+    /// Whether block `at` has data, and up to which block.
     fn block_run(&self, content: &Content, snapshot: &Snapshot, at: u64, end: u64) -> Result<(bool, u64)> {
         let next = content.next_block(at, end).map_or(end, u64::from);
         if next == at {
@@ -84,8 +83,7 @@ impl Ext4 {
         Ok((matches!(run.mapping, Mapping::Data(_)), next.min(at + run.len)))
     }
 
-    /// Reads content from byte `offset`. Returns fewer bytes than requested only at the end of
-    /// file.
+    /// Reads from the device. Short only at the end of file.
     pub(crate) fn read_content(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = node.inode.size.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
@@ -120,7 +118,7 @@ impl Ext4 {
         Ok(len)
     }
 
-    /// Reads a run from its byte `within` in one request. Returns the rest of `buf`.
+    /// Sends one request. Returns the rest of `buf`.
     fn read_run<'a>(
         &self,
         node: &Snapshot,
@@ -142,7 +140,7 @@ impl Ext4 {
         Ok(rest)
     }
 
-    /// Fills `buf`, which ends within the file, from byte `offset`.
+    /// `buf` ends within the file.
     pub(super) fn read_inline(&self, node: &Snapshot, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (first, rest) = self.inline_parts(node)?;
         let have = first.len() + rest.len();
@@ -157,8 +155,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Whether the byte at `offset`, before the end of file, is data or hole, and where that run
-    /// ends.
+    /// [`extent`](Ext4::extent) on the device.
     pub(crate) fn extent_at(&self, node: &Snapshot, offset: u64) -> Result<Extent> {
         let size = node.inode.size;
         if node.has(InodeFlags::INLINE_DATA) {

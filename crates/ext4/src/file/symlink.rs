@@ -5,16 +5,14 @@ use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
 use dentree_jbd2::Handle;
 
-/// The longest target that fits into the inode.
+/// Longest target in the inode.
 const FAST_SYMLINK_MAX: usize = 59;
 
 impl Ext4 {
-    /// The target: from the inode for a fast link, which has no blocks, else from content.
     pub(crate) fn readlink(&self, node: &Node) -> Result<Vec<u8>> {
         self.target(&node.snapshot())
     }
 
-    /// Like [`readlink`](Ext4::readlink), of a snapshot.
     pub(crate) fn target(&self, node: &Snapshot) -> Result<Vec<u8>> {
         let max = u64::from(self.sb.block_size.bytes());
         let corrupt = |problem| node.place(Structure::SymlinkTarget).corrupt(problem);
@@ -22,7 +20,7 @@ impl Ext4 {
         let len = usize::try_from(node.inode.size).unwrap_or(usize::MAX);
         let target = match node.inode.block.get(..len).filter(|_| self.is_fast_symlink(node)) {
             Some(target) => target.to_vec(),
-            // The block is metadata: the cache may be newer than the device.
+            // A metadata block: the cache may be newer than the device.
             None if !node.has(InodeFlags::INLINE_DATA) => self.read_symlink_block(node, len)?,
             None => {
                 let mut target = vec![0; len];
@@ -36,8 +34,8 @@ impl Ext4 {
         Ok(target)
     }
 
-    /// Whether the target is in `i_block`: only extended attributes have blocks. With ea_inode
-    /// those of attribute inodes are counted too, and the kernel goes by the size.
+    /// Only attributes have blocks. `ea_inode` counts those of attribute inodes too; there the
+    /// kernel goes by the size.
     fn is_fast_symlink(&self, node: &Snapshot) -> bool {
         if self.sb.incompat.has(Incompat::EA_INODE) {
             return !node.has(InodeFlags::INLINE_DATA) && node.inode.size <= FAST_SYMLINK_MAX as u64;
@@ -47,13 +45,12 @@ impl Ext4 {
         !node.has(InodeFlags::INLINE_DATA) && node.inode.sectors == xattrs
     }
 
-    /// The target of a link that has a block for it.
     fn read_symlink_block(&self, link: &Snapshot, len: usize) -> Result<Vec<u8>> {
         let (at, place) = self.block_place(link, LogicalBlock(0), Structure::SymlinkTarget)?;
         Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Stores the target of a new link: in the inode, or in a metadata block of its own.
+    /// Puts the target into the inode, or into a metadata block.
     pub(crate) fn init_symlink(
         &self,
         handle: &mut Handle<'_>,

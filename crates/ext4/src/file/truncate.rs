@@ -12,11 +12,11 @@ use std::ops::Range;
 
 use super::writeback::adopt_map;
 
-/// Blocks that one step of unmapping changes: map and inode.
+/// Map and inode.
 const UNMAP_CREDITS: u32 = STEP_CREDITS + 1;
 
 impl Ext4 {
-    /// Sets a file's length; growth makes a hole.
+    /// Growth makes a hole.
     pub(crate) fn set_size(&self, node: &Node, size: u64) -> Result<()> {
         self.retry_after_commit(|| {
             let may_be_inline = self.lock_for_inline(node, Some(size), 0);
@@ -34,7 +34,7 @@ impl Ext4 {
             let old = snapshot.inode.size;
             let log2 = self.sb.block_size.log2();
             let kept = self.sb.block_size.blocks_for(size);
-            // First of all: a map that cannot be freed is not truncated.
+            // A map that cannot be freed is not truncated.
             self.check_map(&snapshot, kept..FILE_END)?;
             if size > old {
                 self.zero_tail(&mut content, &snapshot)?;
@@ -47,10 +47,9 @@ impl Ext4 {
             let cuts = size < old || self.next_mapped(&snapshot, kept..FILE_END)?.is_some();
             let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
             if cuts {
-                // Several transactions may be needed; after a crash the orphan list finishes the
-                // work.
-                let noted = self.add_orphan(&mut handle, snapshot.ino);
-                self.all_or_abort(noted)?;
+                // After a crash the orphan list finishes several transactions.
+                let added = self.add_orphan(&mut handle, snapshot.ino);
+                self.all_or_abort(added)?;
             }
             let changed = self.change_inode(&mut handle, node, |snapshot| {
                 // Write-back advances it again.
@@ -77,7 +76,7 @@ impl Ext4 {
         })
     }
 
-    /// Ends the orphan state of a file that has links.
+    /// Keeps an inode without links on the orphan list.
     fn finish_truncate(&self, handle: Handle<'_>, node: &Node) -> Result<()> {
         let snapshot = node.snapshot();
         if snapshot.inode.links == 0 {
@@ -86,7 +85,7 @@ impl Ext4 {
         }
         let mut handle = extend_or_restart(handle, 2 * ORPHAN_CREDITS)?;
         let mut done = self.remove_orphan(&mut handle, snapshot.ino, 0);
-        // An unlink meanwhile found it on the orphan list and did not add it.
+        // A concurrent unlink found it on the orphan list and did not add it.
         if node.snapshot().inode.links == 0 {
             done = done.and_then(|()| self.add_orphan(&mut handle, snapshot.ino));
         }
@@ -95,11 +94,8 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Frees all that an orphan maps, of whatever type; nothing will read it again. Returns the
-    /// handle of the last step, if there was one.
-    ///
-    /// Of a damaged map nothing is freed, as its blocks may be another file's; the next sync
-    /// reports them as lost.
+    /// Returns the last step's handle. Of a damaged map nothing is freed, as its blocks may be
+    /// another file's; the next sync reports them as lost.
     pub(crate) fn free_content(&self, node: &Node) -> Result<Option<Handle<'_>>> {
         self.discard_content(node)?;
         let _content = node.content_mut();
@@ -126,8 +122,8 @@ impl Ext4 {
         self.unmap(handle, node, all).map(Some)
     }
 
-    /// Unmaps the blocks of `range` and frees them, in as many transactions as needed. The handle
-    /// has credits for the first step; the caller has the content lock.
+    /// Takes as many transactions as needed. The handle has credits for the first; the caller has
+    /// the content lock.
     pub(super) fn unmap<'a>(
         &'a self,
         handle: Handle<'a>,

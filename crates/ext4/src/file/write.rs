@@ -9,21 +9,19 @@ use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::{InodeFlags, LogicalBlock};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The result of the last map lookup, and the block it starts at.
+/// The last run, and the block where it starts.
 type LastRun = Option<(u32, Run)>;
 
-/// What a write does to the file's times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Times {
     Now,
-    /// Leaves them to the caller.
     Kept,
 }
 
 impl Ext4 {
-    /// Writes `data` at byte `offset` or at the end. Returns where, and how many bytes: fewer than
-    /// given if space runs out, the file reaches its maximum size, or a partly changed block cannot
-    /// be read. The next write returns the error.
+    /// Writes at `offset` or at the end. Returns where, and how many bytes: fewer on ENOSPC, at the
+    /// maximum file size, or if a partly changed block is unreadable. The next write returns the
+    /// error.
     pub(crate) fn write_file(
         &self,
         node: &Node,
@@ -73,7 +71,6 @@ impl Ext4 {
         u64::try_from(content.blocks.len()).unwrap_or(u64::MAX) << self.sb.block_size.log2()
     }
 
-    /// Writes back files until dirty data is within its budget.
     fn balance_dirty(&self) -> Result<()> {
         let dirty = &self.writer()?.dirty;
         if dirty.bytes() <= TOTAL_BUDGET {
@@ -111,8 +108,7 @@ impl Ext4 {
         self.update_dirty_list(node, content)
     }
 
-    /// Copies data into dirty blocks. Returns how many bytes: fewer if space runs out, or a partly
-    /// changed block cannot be read. An error means none.
+    /// Returns how many bytes. An error means none.
     fn write_blocks(
         &self,
         content: &mut Content,
@@ -178,8 +174,7 @@ impl Ext4 {
         Ok(run.mapping)
     }
 
-    /// Makes a block dirty, with `initial` content or that of the device, zeroed past the end of
-    /// file.
+    /// Takes the content from `initial` or the device, zeroed past the end of file.
     fn load_block(
         &self,
         content: &mut Content,
@@ -215,8 +210,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Zeroes the bytes from `from` to before `end`, within one block, unless the block is
-    /// unmapped.
+    /// The bytes are in one block. Does nothing if it is unmapped.
     pub(super) fn zero_part(
         &self,
         content: &mut Content,
@@ -238,14 +232,13 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Zeroes the last block past the end of file, before the file grows.
+    /// Before the file grows.
     pub(super) fn zero_tail(&self, content: &mut Content, snapshot: &Snapshot) -> Result<()> {
         let size = snapshot.inode.size;
         let end = self.sb.block_size.blocks_for(size) << self.sb.block_size.log2();
         if size == end { Ok(()) } else { self.zero_part(content, snapshot, size, end) }
     }
 
-    /// Moves inline content to a block. Returns the current snapshot.
     pub(super) fn convert_inline(&self, node: &Node, snapshot: SnapshotRef) -> Result<SnapshotRef> {
         if !snapshot.has(InodeFlags::INLINE_DATA) {
             return Ok(snapshot);

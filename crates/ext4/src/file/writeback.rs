@@ -12,32 +12,28 @@ use dentree_jbd2::Handle;
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 
-/// Blocks that a run changes: allocation, map and inode.
+/// Allocation, map and inode.
 const RUN_CREDITS: u32 = ALLOC_CREDITS + STEP_CREDITS + 1;
 
 const MOST_BLOCKS: usize = 4096;
 
-/// How far back to look for a mapped block: several threads' writes to one file arrive nearly in
-/// order.
+/// How far back to look for a mapped block: concurrent writes to one file arrive nearly in order.
 const NEAR: u32 = 4096;
 
-/// A run of this length is a stream: an uncached write sends it to the disk while the next is
-/// collected. A later reader waits for a large read at least.
+/// An uncached write of a stream sends it to the disk while the next is collected. A later reader
+/// waits for a large read at least.
 const STREAM_BYTES: u32 = 1 << 20;
 
 impl Ext4 {
-    /// Writes back a file.
-    ///
-    /// # Errors
-    /// What was not written stays dirty and is retried.
+    /// What was not written stays dirty.
     pub(crate) fn write_back(&self, node: &Node) -> Result<()> {
         let mut content = node.content_mut();
         self.retry_after_commit(|| self.write_back_locked(node, &mut content))
     }
 
-    /// Like [`write_back`](Ext4::write_back), for a caller with the content lock.
+    /// The caller has the content lock.
     pub(super) fn write_back_locked(&self, node: &Node, content: &mut Content) -> Result<()> {
-        // A write that changes no map also needs a transaction for an fsync to wait for.
+        // fsync needs a transaction to wait for, even if no map changes.
         content.is_inode_dirty |= !content.blocks.is_empty();
         while let Some((&first, _)) = content.blocks.first_key_value() {
             let snapshot = node.snapshot();
@@ -93,7 +89,7 @@ impl Ext4 {
         written.map_err(|source| place.io_write(source))
     }
 
-    /// Writes up to `count` blocks to a hole or an unwritten run, and maps them. Returns how many.
+    /// Writes into a hole or unwritten blocks. Returns how many.
     pub(super) fn write_new_run(
         &self,
         node: &Node,
@@ -119,14 +115,13 @@ impl Ext4 {
         if is_new && done < count {
             let left = u64::from(count - done);
             self.free_blocks(&mut handle, BlockNumber(start.0 + u64::from(done)), left, false)?;
-            // Reserved again for the retry.
+            // The retry needs the reservation.
             self.writer()?.space.reserve(left, crate::alloc::ReservationClass::Guaranteed)?;
         }
         mapped
     }
 
-    /// Maps `count` file blocks from `first` to a target, newly allocated if `is_new`, and advances
-    /// the length on disk. Returns how many were mapped.
+    /// Advances the length on disk. `is_new`: newly allocated. Returns how many blocks.
     pub(super) fn map_run(
         &self,
         handle: &mut Handle<'_>,
@@ -165,7 +160,7 @@ impl Ext4 {
         Ok(u32::try_from(at - begin).unwrap_or(u32::MAX))
     }
 
-    /// Writes a changed map to the inode. `end`: the file block after those mapped.
+    /// `end`: the file block after those mapped.
     fn set_map(
         &self,
         handle: &mut Handle<'_>,
@@ -186,8 +181,7 @@ impl Ext4 {
         self.all_or_abort(changed)
     }
 
-    /// The goal for a file block: as far after its nearest mapped predecessor as in the file, which
-    /// leaves space for those between.
+    /// Keeps the distance to the nearest mapped predecessor, which leaves space for blocks between.
     pub(super) fn goal_before(&self, snapshot: &Snapshot, block: u32) -> Result<BlockNumber> {
         let mut goal = None;
         for near in [1, NEAR] {
@@ -205,12 +199,11 @@ impl Ext4 {
         Ok(goal.filter(|goal| goal.0 < self.sb.blocks_count).unwrap_or_else(|| self.goal_of(snapshot.ino)))
     }
 
-    /// Discards the dirty content of a file that nothing will read again.
     pub(crate) fn discard_content(&self, node: &Node) -> Result<()> {
         self.discard_content_locked(node, &mut node.content_mut())
     }
 
-    /// Like [`discard_content`](Ext4::discard_content), for a caller with the content lock.
+    /// The caller has the content lock.
     pub(crate) fn discard_content_locked(&self, node: &Node, content: &mut Content) -> Result<()> {
         if content.is_clean() {
             return Ok(());
@@ -220,7 +213,7 @@ impl Ext4 {
         self.update_dirty_list(node, content)
     }
 
-    /// Writes back an evicted inode, if it is dirty. The next sync reports an error.
+    /// The next sync reports an error.
     pub(crate) fn write_back_evicted(&self, node: &Node) {
         if node.content().is_clean() {
             return;
@@ -233,7 +226,7 @@ impl Ext4 {
     }
 }
 
-/// Copies the block map of `inode`, a changed copy, and the change of its block count.
+/// Copies the map of `inode`, a changed copy, and applies the change of its block count.
 pub(crate) fn adopt_map(snapshot: &mut Snapshot, inode: &Inode, sectors_before: u64) {
     snapshot.inode.block = inode.block;
     snapshot.inode.flags = inode.flags;
