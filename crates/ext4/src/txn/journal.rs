@@ -8,8 +8,8 @@ use dentree_jbd2::JournalLocation;
 use std::ops::ControlFlow;
 
 impl Ext4 {
-    /// Replays the journal in memory, or onto the device if it is writable, and reads the
-    /// superblock again: its journaled copy is newer. `offset` is where the superblock was found.
+    /// Onto the device if it is writable, else in memory. Reads the superblock again, whose
+    /// journaled copy is newer.
     pub(crate) fn with_journal_replayed(
         self,
         offset: u64,
@@ -34,7 +34,6 @@ impl Ext4 {
         Ext4::over(recovered.device, sb, offset, options)
     }
 
-    /// Replays the journal onto the device.
     fn replay_to_device(
         self,
         offset: u64,
@@ -53,7 +52,6 @@ impl Ext4 {
         Ext4::over(device, sb, offset, options)
     }
 
-    /// The block runs of the journal's inode; `None` without a journal.
     pub(crate) fn journal_location(&self) -> Result<Option<JournalLocation>> {
         let sb = &self.sb;
         if !sb.compat.has(Compat::HAS_JOURNAL) {
@@ -61,14 +59,14 @@ impl Ext4 {
         }
         if sb.journal_inum.0 == 0 {
             return Err(Error::Unsupported(format!(
-                "the journal needs recovery and lies on another device (UUID {}); run e2fsck on copies of both",
+                "the journal needs recovery and is on another device (UUID {}); run e2fsck on copies of both",
                 uuid_text(&sb.journal_uuid)
             )));
         }
         let journal = self.read_inode(sb.journal_inum)?;
         let corrupt = |problem| journal.place(Structure::Journal).corrupt(problem);
         let blocks = sb.block_size.blocks_for(journal.inode.size);
-        // Its blocks are distinct: this bounds the work for one that is mapped a million times.
+        // Distinct blocks: bounds the work for one mapped a million times.
         let on_device = self.device.size() >> sb.block_size.log2();
         let max = sb.blocks_count.min(on_device).min(u64::from(u32::MAX));
         Problem::check_range("the journal's blocks", blocks, 1, max).map_err(corrupt)?;
@@ -78,7 +76,7 @@ impl Ext4 {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         self.map_range(&journal, 0..blocks, &mut |_, run| {
             let Mapping::Data(BlockNumber(start)) = run.mapping else {
-                return Err(corrupt(Problem::Missing { what: "a block of it" }));
+                return Err(corrupt(Problem::Missing { what: "a block" }));
             };
             runs.push((start, run.len));
             Ok(ControlFlow::Continue(()))

@@ -1,4 +1,4 @@
-//! Changes of a file system: the journal, transactions, and marks of a session in the superblock.
+//! The journal, transactions, and a session's marks in the superblock.
 
 mod journal;
 mod session;

@@ -1,7 +1,5 @@
-//! What opening for writing marks in the superblock, and closing clears.
-//!
-//! The marks are written directly to the device: before the journal's first transaction, and after
-//! its last checkpoint. In between, only transactions change the superblock's block.
+//! Marks in the superblock, set by opening for writing and cleared by closing, directly on the
+//! device: before the first transaction and after the last checkpoint.
 
 use crate::{Error, Ext4, Result, Structure};
 use dentree_blockdev::BlockDevice;
@@ -14,14 +12,11 @@ pub(crate) const STATE_VALID: u16 = 1;
 /// `s_state`: errors were found.
 const STATE_ERROR: u16 = 2;
 
-/// `s_last_error_errcode` of an I/O error.
+/// `s_last_error_errcode`: I/O error.
 const CODE_IO: u8 = 2;
 
 impl Ext4 {
-    /// Returns an error naming what prevents correct changes.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`]: the file system can still be opened for reading.
+    /// [`Error::Unsupported`] names what prevents writing.
     pub(crate) fn check_writable(&self) -> Result<()> {
         let sb = &self.sb;
         let refuse = |what: String| Err(Error::Unsupported(format!("{what}; open it for reading")));
@@ -31,7 +26,7 @@ impl Ext4 {
             return refuse(format!("the file system uses {}, which dentree cannot write", names.join(", ")));
         }
         if sb.compat.has(Compat::HAS_JOURNAL) && sb.journal_inum.0 == 0 {
-            return refuse("the journal lies on another device".to_owned());
+            return refuse("the journal is on another device".to_owned());
         }
         if self.superblock_offset() != SUPERBLOCK_OFFSET {
             return refuse("the primary superblock is damaged: e2fsck repairs it".to_owned());
@@ -68,13 +63,12 @@ impl Ext4 {
         })
     }
 
-    /// Writes and commits everything, and marks the file system as unmounted cleanly. It cannot be
-    /// changed any more. Does nothing if it was opened for reading. Dropping does the same and
-    /// ignores errors.
+    /// Writes and commits everything and marks the file system as cleanly unmounted; later changes
+    /// fail. Does nothing if it was opened for reading. Dropping does the same but ignores errors.
     ///
     /// # Errors
-    /// What could not be written or committed. After a journal failure the superblock records the
-    /// error, if the device permits.
+    /// What could not be written or committed. The superblock then records a journal failure, if
+    /// possible.
     pub fn close(&self) -> Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         if writer.is_closed.swap(true, std::sync::atomic::Ordering::Relaxed) {
@@ -109,15 +103,15 @@ impl Ext4 {
 
 impl Drop for Ext4 {
     fn drop(&mut self) {
-        // A panic may have left changes half done: do not commit them.
+        // A panic may have left changes half done.
         if !std::thread::panicking() {
-            // No caller is left; the superblock has a record.
+            // The superblock has a record.
             let _ = self.close();
         }
     }
 }
 
-/// Features for writers only that are supported.
+/// Features that matter only for writing.
 const WRITABLE: RoCompat = RoCompat(
     RoCompat::SPARSE_SUPER.0
         | RoCompat::LARGE_FILE.0
@@ -161,7 +155,7 @@ pub(crate) fn change_superblock(
     change(&mut sb);
     sb.encode(&mut bytes);
     if let Err(source) = device.write_at(SUPERBLOCK_OFFSET, &bytes) {
-        // The write may have been partial: restore the old superblock if the device permits.
+        // The write may be partial: restore the old superblock.
         let _ = device.write_at(SUPERBLOCK_OFFSET, &before);
         return Err(place.io_write(source));
     }

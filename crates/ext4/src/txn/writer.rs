@@ -1,7 +1,5 @@
-//! The state of a file system that may be changed: journal, group descriptors, clock.
-//!
-//! An operation starts a [`Handle`], changes snapshots, groups and blocks through it, and stops it.
-//! Lock order and what a crash may show: `docs/internals/writing.md`.
+//! State of a writable file system. Lock order, and what a crash may show:
+//! `docs/internals/writing.md`.
 
 use crate::alloc::Space;
 use crate::alloc::{GroupState, Groups};
@@ -20,28 +18,24 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// The state of a file system that may be changed.
 pub(crate) struct Writer {
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
-    /// Inodes have fields for times past 2038 and for nanoseconds.
+    /// Inodes hold times past 2038 and nanoseconds.
     has_extra_times: bool,
     pub(crate) orphans: Orphans,
     groups: Arc<Groups>,
     pub(crate) directories: DirectoryLocks,
     pub(crate) last_inserts: LastInserts,
     pub(crate) space: Arc<Space>,
-    /// Content not yet on the device.
     pub(crate) dirty: DirtyInodes,
-    /// Shared attribute blocks and values.
     pub(crate) xattr_caches: XattrCaches,
-    /// The next generation of an inode that was used before.
+    /// Next generation of a reused inode.
     generation: AtomicU32,
     pub(crate) is_closed: AtomicBool,
 }
 
 impl Writer {
-    /// Reads all group descriptors.
     pub(crate) fn new(
         fs: &Ext4,
         journal: Journal,
@@ -56,7 +50,7 @@ impl Writer {
         });
         let groups = groups.collect::<Result<Vec<_>>>()?;
         let space = Space::new(fs, &groups, journal_runs)?;
-        // Far from the first one of earlier sessions. An inode that was never used gets 1.
+        // Far from earlier sessions. An inode's first generation is 1.
         let InodeTime { seconds, nanos } = clock.now();
         let generation = (u32::try_from(seconds & 0xFFFF_FFFF).unwrap_or(0).rotate_left(16) ^ nanos).max(2);
         let groups = Arc::new(Groups::new(fs, groups));
@@ -78,12 +72,12 @@ impl Writer {
         })
     }
 
-    /// The current descriptor of a group, which is below `sb.groups`.
+    /// `group` is below `sb.groups`.
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         self.groups.lock(group).desc
     }
 
-    /// Like [`group`](Writer::group), unless that would wait for the group's lock.
+    /// `None` if that would wait.
     pub(crate) fn try_group(&self, group: GroupNumber) -> Option<GroupDesc> {
         self.groups.try_lock(group).map(|state| state.desc)
     }
@@ -92,7 +86,7 @@ impl Writer {
         self.groups.free_inodes()
     }
 
-    /// Where to start the search for a free inode; `inodes_per_group` means that the group is full.
+    /// Start of the search for a free inode; `inodes_per_group`: full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         self.groups.first_free_inode(group)
     }
@@ -102,13 +96,13 @@ impl Writer {
         self.generation.fetch_add(1, Relaxed)
     }
 
-    /// The current time, as new inodes can hold it.
+    /// Clamped to what new inodes hold.
     pub(crate) fn now(&self) -> InodeTime {
         self.clock.now().clamped(self.has_extra_times)
     }
 }
 
-/// The source of timestamps.
+/// Source of timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Clock {
     /// The system's clock.
@@ -119,8 +113,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The coarse clock, with ticks of 1 to 10 ms, as in the kernel's file systems. Within a tick
-    /// the directory's time is already written.
+    /// Coarse, with ticks of 1 to 10 ms, as in the kernel: a tick writes a directory's time once.
     pub(crate) fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
@@ -137,32 +130,29 @@ const SYSTEM_CLOCK: ClockId = ClockId::RealtimeCoarse;
 #[cfg(not(target_os = "linux"))]
 const SYSTEM_CLOCK: ClockId = ClockId::Realtime;
 
-/// Adds credits to a handle. If its transaction has no room for them, restarts it: what was changed
-/// so far may then be committed without what follows.
+/// Restarts a handle whose transaction is full: changes so far may be committed without what
+/// follows.
 pub(crate) fn extend_or_restart(mut handle: Handle<'_>, credits: u32) -> Result<Handle<'_>> {
     Ok(if handle.extend(credits) { handle } else { handle.restart(credits)? })
 }
 
 impl Ext4 {
-    /// The state for changes.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`].
+    /// [`Error::ReadOnly`] if there is none.
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer.as_ref().ok_or(Error::ReadOnly)
     }
 
-    /// Starts a handle for changes of at most `credits` metadata blocks.
+    /// `credits`: most blocks changed.
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         Ok(self.writer()?.journal.start(credits)?)
     }
 
-    /// The most credits of a handle; 0 in a read-only file system.
+    /// 0 in a read-only file system.
     pub(crate) fn max_credits(&self) -> u32 {
         self.writer.as_ref().map_or(0, |writer| writer.journal.most_credits())
     }
 
-    /// Runs `look` under the group's lock, which guards descriptor and bitmaps.
+    /// Holds the lock of descriptor and bitmaps.
     pub(crate) fn with_group<R>(
         &self,
         group: GroupNumber,
@@ -174,9 +164,8 @@ impl Ext4 {
         }
     }
 
-    /// Runs `change` on a group's descriptor under the group's lock; the handle is for its bitmaps.
-    /// A changed descriptor reaches its block with the transaction. `change` must fail before it
-    /// changes anything.
+    /// `change` fails before it changes anything. The descriptor reaches its block with the
+    /// transaction.
     pub(crate) fn change_group<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -187,7 +176,7 @@ impl Ext4 {
         self.change_locked_group(handle, group, writer, writer.groups.lock(group), change)
     }
 
-    /// Like [`change_group`](Ext4::change_group); `None` if the lock is taken.
+    /// `None` if that would wait.
     pub(crate) fn try_change_group<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -218,14 +207,14 @@ impl Ext4 {
         Ok(result)
     }
 
-    /// Makes the next snapshot of an inode, and writes it to the inode table.
+    /// Makes the next snapshot, and writes it to the inode table.
     pub(crate) fn change_inode<R>(
         &self,
         handle: &mut Handle<'_>,
         node: &Node,
         change: impl FnOnce(&mut Snapshot) -> R,
     ) -> Result<R> {
-        // Writes to the table have the order of the changes.
+        // Keeps the order of changes in the table.
         let _writing = node.lock_table_write();
         let (result, snapshot) = node.change_and_hold(change);
         self.update_inode(handle, node.ino(), |bytes| snapshot.encode(bytes, &self.sb))?;
@@ -249,7 +238,6 @@ impl Ext4 {
         })
     }
 
-    /// Changes the superblock within a transaction.
     pub(crate) fn update_superblock(
         &self,
         handle: &mut Handle<'_>,
@@ -265,7 +253,7 @@ impl Ext4 {
         })
     }
 
-    /// Changes a metadata block, which was checked against the file system's size.
+    /// `block` was checked against the file system's size.
     pub(crate) fn update<R>(
         &self,
         handle: &mut Handle<'_>,
