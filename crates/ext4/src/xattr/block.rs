@@ -1,4 +1,4 @@
-//! Attribute blocks: sharing, rewriting, allocating and freeing.
+//! Attribute blocks.
 
 use super::XattrCaches;
 use crate::alloc::ReservationClass;
@@ -13,21 +13,21 @@ use dentree_ext4_format::{BlockNumber, ChecksumSeed};
 use dentree_jbd2::Handle;
 use dentree_mbcache::Users;
 
-/// Blocks that replacing an inode's block changes: a candidate that was just filled; a new block
-/// with bitmap and descriptor; the old one, or its bitmap and descriptor; the superblock.
+/// A candidate just filled; a new block with bitmap and descriptor; the old one, or its bitmap and
+/// descriptor; the superblock.
 pub(super) const BLOCK_CREDITS: u32 = 1 + 3 + 3 + 1;
 
-/// The verified attribute block of an inode.
+/// A verified attribute block.
 pub(super) struct AttrBlock {
     pub(super) number: BlockNumber,
     pub(super) place: Place,
-    /// Its hash in the cache; computed if the block has none, as some image builders leave it out.
+    /// The cache's hash; computed if the block lacks one.
     pub(super) key: u32,
-    /// Its users when it was read.
+    /// User count when it was read.
     users: u32,
 }
 
-/// The same with its bytes, for readers: a version of a block that is held does not change.
+/// The bytes are one immutable version.
 pub(super) struct AttrBlockData {
     pub(super) block: AttrBlock,
     bytes: Buffer,
@@ -40,14 +40,12 @@ impl AttrBlockData {
     }
 }
 
-/// The block for an inode's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NewBlock {
-    /// None, as the list is empty.
     None,
     /// Another inode's; the user is counted.
     Shared(BlockNumber),
-    /// The old one, which has no other users.
+    /// The old one, without other users.
     Rewritten(BlockNumber),
     Created(BlockNumber),
 }
@@ -64,8 +62,7 @@ impl NewBlock {
 }
 
 impl Ext4 {
-    /// The attribute block of an inode; it is cached for sharing. The caller has the attribute lock
-    /// or the only node.
+    /// Caches it for sharing. The caller has the attribute lock or the only node.
     pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<AttrBlockData>> {
         let Some(number) = node.inode.xattr_block else { return Ok(None) };
         let place = node.place(Structure::XattrBlock).at(number);
@@ -75,7 +72,7 @@ impl Ext4 {
         let key = if parsed.hash == 0 { block_hash(hashes()) } else { parsed.hash };
         let users = parsed.refcount;
         let caches = self.writer.as_ref().map(|writer| &writer.xattr_caches);
-        // Cached blocks have been verified, or written here.
+        // Cached blocks are verified, or written here.
         if !caches.is_some_and(|caches| caches.is_block_cached(key, number, users)) {
             if let Some(seed) = self.xattr_checksum_seed() {
                 parsed.verify(seed, number).map_err(|problem| place.corrupt(problem))?;
@@ -87,17 +84,13 @@ impl Ext4 {
         Ok(Some(AttrBlockData { block: AttrBlock { number, place, key, users }, bytes }))
     }
 
-    /// The checksum seed of attribute blocks.
     fn xattr_checksum_seed(&self) -> Option<ChecksumSeed> {
         self.sb.has_metadata_csum().then_some(self.sb.checksum_seed)
     }
 
-    /// Finds a block for the sorted list `entries` of an inode whose block is `old`: a shared one,
-    /// the old one, or a new one. The inode is then a user of the result, and still of `old`.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace), also if the list is too long for a block; nothing
-    /// has changed.
+    /// Finds a block for the sorted `entries`. The inode is then a user of the result, and still of
+    /// `old`. On [`Error::NoSpace`](crate::Error::NoSpace), also for a list too long for a block,
+    /// nothing has changed.
     pub(super) fn choose_block(
         &self,
         handle: &mut Handle<'_>,
@@ -133,14 +126,14 @@ impl Ext4 {
         Ok(NewBlock::Created(number))
     }
 
-    /// Sets the checksum of a new block with one user.
+    /// The block has one user.
     fn set_checksum(&self, to: &mut [u8], number: BlockNumber) {
         if let Some(seed) = self.xattr_checksum_seed() {
             set_block_checksum(to, number, seed);
         }
     }
 
-    /// Becomes a user of a block with this list.
+    /// Becomes a user of a block with `entries`.
     pub(super) fn share_block(
         &self,
         handle: &mut Handle<'_>,
@@ -154,7 +147,7 @@ impl Ext4 {
         let mut candidate = self.writer()?.xattr_caches.blocks.find_first(hash);
         while let Some(entry) = candidate {
             let number = BlockNumber(entry.value());
-            // A held entry's block does not change its content.
+            // While the entry is held, the block keeps its content.
             if wanted(number) && self.has_equal_list(number, entries)? {
                 let shared = self.update(handle, number, Structure::XattrBlock.at(number), |bytes| {
                     let users = XattrBlock::parse(bytes).map_or(0, |block| block.refcount);
@@ -166,7 +159,7 @@ impl Ext4 {
                     has_room
                 })?;
                 entry.touch();
-                // If others have just filled it, the search ends: the credits cover one such block.
+                // Just filled: the search ends, as the credits cover one such block.
                 return Ok(shared.then_some(number));
             }
             candidate = entry.find_next();
@@ -174,7 +167,7 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Whether a cached block has exactly this list, and room for another user.
+    /// Also checks that it may have another user.
     fn has_equal_list(&self, number: BlockNumber, entries: &[XattrEntry<'_>]) -> Result<bool> {
         let bytes = self.metadata(number, Structure::XattrBlock.at(number))?;
         let Ok(block) = XattrBlock::parse(&bytes) else { return Ok(false) };
@@ -182,7 +175,7 @@ impl Ext4 {
         Ok(has_room && block.list.iter().map(Result::ok).eq(entries.iter().copied().map(Some)))
     }
 
-    /// Writes a list with this hash to a block, if it has no other users.
+    /// Does nothing if the block has other users.
     fn rewrite_block(
         &self,
         handle: &mut Handle<'_>,
@@ -207,7 +200,7 @@ impl Ext4 {
         Ok(rewritten)
     }
 
-    /// Removes a user of a block, and frees it without users. Returns whether it did.
+    /// Frees it without users. Returns whether it did.
     pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &AttrBlock) -> Result<bool> {
         let &AttrBlock { number, place, key, .. } = old;
         let blocks = &self.writer()?.xattr_caches.blocks;
@@ -223,8 +216,8 @@ impl Ext4 {
             if users <= 1 {
                 return Ok(Users::Alone);
             }
-            // The block has room again. A thread that fills it right now may have marked it full
-            // before; searches then try it for nothing until a user leaves.
+            // A thread that fills it right now may have marked it full before; searches then try it
+            // for nothing until a user leaves.
             if users == MAX_BLOCK_USERS && !is_hidden {
                 blocks.get(key, number.0).iter().for_each(|entry| entry.set_reusable(true));
             }
@@ -239,16 +232,16 @@ impl Ext4 {
 }
 
 impl XattrCaches {
-    /// Whether a block with `users` users is cached; updates the entry.
+    /// Also makes an entry reusable below the limit.
     fn is_block_cached(&self, hash: u32, number: BlockNumber, users: u32) -> bool {
-        // The hash 0 means "none"; nothing is shared by it.
+        // Hash 0 means "none".
         let entry = if hash == 0 { None } else { self.blocks.get(hash, number.0) };
-        // The entry may date from when the block was full.
+        // The block may have been full then.
         entry.iter().filter(|_| users < MAX_BLOCK_USERS).for_each(|entry| entry.set_reusable(true));
         entry.is_some()
     }
 
-    /// Caches a block for sharing. The caller is a user of it.
+    /// The caller uses the block.
     fn cache_block(&self, hash: u32, number: BlockNumber, users: u32) {
         if hash != 0 {
             self.blocks.insert(hash, number.0, users < MAX_BLOCK_USERS);

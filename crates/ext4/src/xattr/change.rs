@@ -1,4 +1,4 @@
-//! Setting or removing one attribute, in one transaction.
+//! Setting or removing an attribute, in one transaction.
 
 use super::block::{AttrBlock, BLOCK_CREDITS, NewBlock};
 use super::fields::ExtendedFields;
@@ -22,41 +22,35 @@ struct Change<'a> {
     name: &'a [u8],
     /// `None` removes it.
     value: Option<&'a [u8]>,
-    /// Whether it must exist, or must not.
     how: SetXattr,
-    /// Inode attributes set with it.
     attributes: SetAttr,
-    /// Moves the value from this inode to one with a lower number; without such an inode nothing
-    /// changes.
+    /// Moves the value from this inode to one with a lower number, if any.
     moves_from: Option<InodeNumber>,
 }
 
-/// An inode's attributes after the change.
 struct ChangePlan<'a> {
     next: Lists<'a>,
-    /// The attribute's place before and after.
+    /// Location before; `to`: after.
     from: Option<(Location, XattrEntry<'a>)>,
     to: Option<Location>,
     fields_len: usize,
-    /// Other attributes move to the block to make room for fields.
+    /// Others move to the block, for space for fields.
     moves_others: bool,
     /// Value inodes of entries that stay in the block.
     remaining_values: Vec<InodeNumber>,
-    /// Value inodes of entries that move from the inode to the block.
+    /// Value inodes of entries that move to the block.
     moved_values: Vec<InodeNumber>,
-    /// The hash of a value that goes into an inode of its own; its entry lacks the inode number
-    /// yet.
+    /// Hash for a value inode, whose number the entry lacks yet.
     value_hash: Option<u32>,
-    /// Value inodes of the old block's entries.
     old_values: Vec<InodeNumber>,
-    /// The attributes' share of `i_blocks` before.
+    /// Share of attributes in `i_blocks`.
     old_sectors: u64,
 }
 
 struct ValueInode<'a, 'c> {
-    /// A new one without users.
+    /// A new value inode without users.
     new_inode: &'a mut Option<Node>,
-    /// An existing one with users.
+    /// A value inode with users.
     cached: Option<EntryRef<'c>>,
 }
 
@@ -69,28 +63,26 @@ impl ChangePlan<'_> {
 }
 
 impl Ext4 {
-    /// Sets an attribute, by its full name.
+    /// `name`: with its prefix.
     pub(crate) fn setxattr(&self, node: &Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         let value = &*on_disk(namespace, value)?;
         self.change_xattr(node, &Change::of(namespace, rest, Some(value), how))
     }
 
-    /// Removes an existing attribute, by its full name.
+    /// `name`: with its prefix; must exist.
     pub(crate) fn removexattr(&self, node: &Node, name: &[u8]) -> Result<()> {
         let (namespace, rest) = settable(name)?;
         self.change_xattr(node, &Change::of(namespace, rest, None, SetXattr::Replace))
     }
 
-    /// Sets or removes the access ACL, together with inode attributes.
     pub(crate) fn set_acl(&self, node: &Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
         let disk = acl.map(acl_from_xattr).transpose().map_err(Error::InvalidValue)?;
         let change = Change::of(Namespace::PosixAclAccess, b"", disk.as_deref(), SetXattr::Any);
         self.change_xattr(node, &Change { attributes: *attributes, ..change })
     }
 
-    /// Moves a value from inode `holder` to a cached one with equal content and a lower number, if
-    /// there is one.
+    /// Moves a value to a cached inode with a lower number.
     pub(super) fn share_value(
         &self,
         node: &Node,
@@ -123,8 +115,8 @@ impl Ext4 {
         outcome
     }
 
-    /// `may_grow`: extend the inode's fields at the expense of its attributes. `new_inode`: created
-    /// for the value, without users yet. `unused`: values to free.
+    /// `may_grow`: extend the fields at the expense of attributes. `new_inode`: for the value.
+    /// `unused`: values to free.
     fn try_change(
         &self,
         node: &Node,
@@ -150,7 +142,7 @@ impl Ext4 {
         let mut plan = self.plan(&snapshot, lists, old.is_some(), from, change, may_grow)?;
         let values = if plan.value_hash.is_some() || values > 0 { 2 * (values + 1) } else { 0 };
         let block_credits = if plan.changes_block() { BLOCK_CREDITS } else { 0 };
-        // The inode, and the superblock for the file system's first attribute.
+        // The inode, and the superblock for the first attribute.
         let credits = 2 + block_credits + VALUE_CREDITS * values;
         let mut handle = self.start(credits)?;
         let mut inode = ValueInode { new_inode, cached: None };
@@ -178,7 +170,7 @@ impl Ext4 {
             .add_new_value_users(&mut handle, &plan, block, inode)
             .and_then(|()| self.release_old(&mut handle, &plan, block, old.as_ref(), unused))
             .and_then(|()| self.set_ext_attr_feature(&mut handle));
-        // While a snapshot is held, the next change copies it.
+        // Else the next change copies it.
         drop(snapshot);
         let done = done.and_then(|()| self.write_lists(&mut handle, node, change, &plan, block));
         self.all_or_abort(done)?;
@@ -186,7 +178,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Finds room for the change of an attribute now at `from`.
+    /// The attribute is now at `from`.
     fn plan<'a>(
         &self,
         snapshot: &Snapshot,
@@ -236,7 +228,7 @@ impl Ext4 {
                     Location::Block => fits_in_block(self.sb.block_size.in_memory(), list),
                 };
                 if fits {
-                    // A damaged list may have been unsorted.
+                    // Damage may have left it unsorted.
                     plan.next.in_block.sort_by(XattrEntry::order_in_block);
                     plan.to = Some(location);
                     plan.value_hash = in_own_inode.then(|| self.sb.checksum_seed.sum(value));
@@ -248,7 +240,7 @@ impl Ext4 {
         Err(Error::NoSpace)
     }
 
-    /// Adds a user to each value that another list now names.
+    /// Adds users of values that another list now names.
     fn add_new_value_users(
         &self,
         handle: &mut Handle<'_>,
@@ -275,7 +267,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Releases the old block, and the values no longer named.
+    /// Also releases values that are no longer named.
     fn release_old(
         &self,
         handle: &mut Handle<'_>,
@@ -291,7 +283,7 @@ impl Ext4 {
             None => Vec::new(),
         };
         if matches!(block, NewBlock::Shared(_)) {
-            // The shared block is already a user of them; the entry in the inode was another.
+            // The shared block uses them already; the inode's entry was another user.
             released.extend(&plan.moved_values);
         }
         if let Some(old) = old.filter(|_| !stays)
@@ -330,12 +322,10 @@ impl Ext4 {
         changed.map_err(|problem| node.snapshot().place(Structure::InodeXattrs).corrupt(problem))
     }
 
-    /// Sets the inode attributes when the attribute itself does not change.
     fn set_inode_attributes(&self, node: &Node, change: &Change<'_>) -> Result<()> {
         if change.attributes == SetAttr::default() { Ok(()) } else { self.set_attr(node, &change.attributes) }
     }
 
-    /// Sets the superblock's feature flag, if it is missing.
     pub(super) fn set_ext_attr_feature(&self, handle: &mut Handle<'_>) -> Result<()> {
         if self.sb.compat.has(Compat::EXT_ATTR) {
             return Ok(());
@@ -343,8 +333,7 @@ impl Ext4 {
         self.update_superblock(handle, Superblock::set_has_attributes)
     }
 
-    /// Blocks that [`release_attributes`](Self::release_attributes) will change. Fails on damaged
-    /// attributes.
+    /// Fails on damaged attributes.
     pub(crate) fn release_credits(&self, snapshot: &Snapshot) -> Result<u32> {
         let mut text = Vec::new();
         let (lists, old) = self.lists(snapshot, &mut text)?;
@@ -352,8 +341,7 @@ impl Ext4 {
         Ok(if old.is_some() { BLOCK_CREDITS } else { 0 } + VALUE_CREDITS * values)
     }
 
-    /// Releases the attributes of an inode that is freed. The caller frees the values added to
-    /// `unused`.
+    /// The caller frees the values added to `unused`.
     pub(crate) fn release_attributes(
         &self,
         handle: &mut Handle<'_>,
@@ -401,7 +389,6 @@ impl<'a> ChangePlan<'a> {
     }
 }
 
-/// The on-disk form of a value.
 pub(super) fn on_disk(namespace: Namespace, value: &[u8]) -> Result<Cow<'_, [u8]>> {
     match namespace {
         Namespace::PosixAclAccess | Namespace::PosixAclDefault => {
@@ -411,7 +398,7 @@ pub(super) fn on_disk(namespace: Namespace, value: &[u8]) -> Result<Cow<'_, [u8]
     }
 }
 
-/// Splits the full name of a supported attribute.
+/// `name` has its prefix.
 pub(super) fn settable(name: &[u8]) -> Result<(Namespace, &[u8])> {
     let found = Namespace::split(name).filter(|(namespace, _)| namespace.is_listed());
     found.ok_or_else(|| {
@@ -421,8 +408,7 @@ pub(super) fn settable(name: &[u8]) -> Result<(Namespace, &[u8])> {
     })
 }
 
-/// Copies inline content from the old list in the inode to the new one; it may have changed, or
-/// moved out, since the new list was built.
+/// Inline content may have changed since `to` was built.
 pub(crate) fn adopt_inline_data(to: &mut [u8], from: &[u8]) -> Result<(), Problem> {
     let place = |bytes: &[u8]| match XattrList::in_inode(bytes) {
         Some(list) => list.place_in_inode(Namespace::System, b"data"),

@@ -16,9 +16,9 @@ impl Ext4 {
         Ok(self.xattr_block(&node.snapshot())?.map(|block| block.block.number))
     }
 
-    /// Replaces an inode's attribute block by a cached one with equal content, room, and a lower
-    /// number. Returns the block in use then. After all blocks were cached, repeating this for all
-    /// inodes until nothing changes leaves the fewest possible blocks.
+    /// Replaces an inode's attribute block by a cached one with equal content, free for another
+    /// user, and a lower number. Returns the block then in use. With all blocks cached, repeating
+    /// this for all inodes until nothing changes leaves the fewest possible blocks.
     ///
     /// # Errors
     /// Those of [`attribute_block`](Ext4::attribute_block), and of any change.
@@ -46,8 +46,8 @@ impl Ext4 {
         Ok(Some(shared))
     }
 
-    /// The inodes that hold values of an inode's attributes, one for each attribute. Reads the
-    /// values, which caches the inodes for sharing.
+    /// The inodes with values of an inode's attributes, one for each attribute. Caches them for
+    /// sharing.
     ///
     /// # Errors
     /// Those of reading values that may be damaged.
@@ -56,8 +56,8 @@ impl Ext4 {
         Ok(values.into_iter().map(|found| found.holder).collect())
     }
 
-    /// Moves values of an inode's attributes to cached inodes with equal content and lower numbers.
-    /// Returns the same as [`attribute_values`](Ext4::attribute_values). Repetition works as for
+    /// Moves values to cached inodes with equal content and lower numbers. Returns what
+    /// [`attribute_values`](Ext4::attribute_values) does. Repeat it as for
     /// [blocks](Ext4::share_attribute_block).
     ///
     /// # Errors

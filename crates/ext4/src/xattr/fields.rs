@@ -1,21 +1,21 @@
-//! Extending the fields of inodes that have fewer than the file system wants.
+//! Extending the fields of inodes (`s_want_extra_isize`).
 
 use super::lists::Lists;
 use crate::inode::Snapshot;
 use crate::{Ext4, Result};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrValue, fits_in_block, fits_in_inode};
 
-/// The length of the fields that every inode has; `i_extra_isize` follows.
+/// Fields that every inode has; `i_extra_isize` follows.
 const CLASSIC_LEN: usize = 128;
 
 pub(super) struct ExtendedFields<'a> {
     pub(super) fields_len: usize,
-    /// Attributes that move to the block to make room.
+    /// Entries that move to the block.
     pub(super) moved: Vec<XattrEntry<'a>>,
 }
 
 impl Ext4 {
-    /// Bytes for attributes after the fields. None without `i_extra_isize`.
+    /// Bytes for attributes; 0 without `i_extra_isize`.
     pub(super) fn space_after_fields(&self, fields_len: usize) -> usize {
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
         if fields_len > CLASSIC_LEN { size.saturating_sub(fields_len) } else { 0 }
@@ -25,13 +25,11 @@ impl Ext4 {
         CLASSIC_LEN + usize::from(self.sb.extra_isize())
     }
 
-    /// Whether an inode has fewer fields than the file system wants, and space for them.
     pub(super) fn lacks_fields(&self, snapshot: &Snapshot) -> bool {
         snapshot.inode.fields_len < self.wanted_fields_len()
     }
 
-    /// Extends an inode's fields to the wanted length if its attributes still fit, after moving
-    /// some to the block if need be; else changes nothing.
+    /// Needs all attributes to fit; some may move to the block.
     pub(super) fn extend_fields<'a>(
         &self,
         snapshot: &Snapshot,
@@ -58,8 +56,8 @@ impl Ext4 {
         Ok(ExtendedFields { fields_len: wanted, moved })
     }
 
-    /// Removes one of an inode's attributes so that the others fit into `room` bytes: the smallest
-    /// that suffices, else the largest. Returns it in the form for a block.
+    /// The smallest that makes the others fit into `room` bytes, else the largest. Returns it in
+    /// the form for a block.
     fn remove_for_space<'a>(
         &self,
         list: &mut Vec<XattrEntry<'a>>,
@@ -83,14 +81,14 @@ impl Ext4 {
         };
         let entry = list.remove(number);
         Ok(Some(match entry.value {
-            // In the inode its hash may be missing.
+            // In the inode an entry may lack a hash.
             XattrValue::Inline(value) => XattrEntry::new(entry.name_index, entry.name, value),
             XattrValue::Inode { .. } => entry,
         }))
     }
 
-    /// Whether an attribute may move from the inode to a block: not inline content, and no value
-    /// whose inode names its one owner (from before values had hashes), as others would share it.
+    /// Excluded are inline content, and a value whose inode names its one owner (before there were
+    /// hashes), as others would share it.
     fn is_movable(&self, entry: &XattrEntry<'_>) -> Result<bool> {
         match entry.value {
             XattrValue::Inline(_) => Ok(entry.name_index != Namespace::System.index()),

@@ -1,4 +1,4 @@
-//! The attributes of a new inode, and inline content.
+//! Attributes of a new inode, and inline content.
 
 use super::block::BLOCK_CREDITS;
 use super::change::{on_disk, settable};
@@ -7,7 +7,7 @@ use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, fits_in_inode, write_in_inode};
 use dentree_jbd2::Handle;
 
-/// Full names and values.
+/// Names with prefixes, and values.
 pub(crate) type Initial<'a> = &'a [(&'a [u8], Vec<u8>)];
 
 impl Ext4 {
@@ -15,11 +15,8 @@ impl Ext4 {
         if xattrs.is_empty() { 0 } else { BLOCK_CREDITS }
     }
 
-    /// Sets the attributes of a new inode, not written yet: in the inode while they fit, the others
-    /// in a block.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`](crate::Error::NoSpace); nothing has changed.
+    /// Fills the inode, then a block. On [`Error::NoSpace`](crate::Error::NoSpace) nothing has
+    /// changed.
     pub(crate) fn init_attributes(
         &self,
         handle: &mut Handle<'_>,
@@ -50,18 +47,17 @@ impl Ext4 {
         write_in_inode(&mut tail, &in_inode);
         new_inode.tail = tail.into();
         new_inode.has_acl = names.iter().any(|(namespace, _)| *namespace == Namespace::PosixAclAccess);
-        let noted = self.set_ext_attr_feature(handle);
-        self.all_or_abort(noted)
+        let flagged = self.set_ext_attr_feature(handle);
+        self.all_or_abort(flagged)
     }
 
-    /// Undoes [`init_attributes`](Self::init_attributes).
     pub(crate) fn undo_init_attributes(&self, handle: &mut Handle<'_>, new_inode: &Snapshot) -> Result<()> {
-        // None of the values is in an inode of its own.
+        // No value is in an inode of its own.
         self.release_attributes(handle, new_inode, &mut Vec::new())
     }
 
-    /// The bytes after an inode's fields with `rest` of its inline content, the part after
-    /// `i_block`, among the attributes; `None` if they do not fit.
+    /// The bytes after the fields, with `rest`, the inline content after `i_block`, among the
+    /// attributes; `None` if they do not fit.
     pub(crate) fn tail_with_inline(&self, snapshot: &Snapshot, rest: &[u8]) -> Result<Option<Box<[u8]>>> {
         let room = self.space_after_fields(snapshot.inode.fields_len);
         let entry = XattrEntry::new(Namespace::System.index(), b"data", rest);

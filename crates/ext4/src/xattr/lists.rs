@@ -27,7 +27,6 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// The first matching attribute and its list.
     pub(super) fn find(
         &self,
         matches: impl Fn(&XattrEntry<'_>) -> bool,
@@ -37,16 +36,13 @@ impl<'a> Lists<'a> {
         in_inode.or_else(|| find(&self.in_block).map(|entry| (Location::Block, entry)))
     }
 
-    /// The inodes that hold values.
     pub(super) fn values(&self) -> impl Iterator<Item = InodeNumber> {
         inodes_of(&self.in_inode).chain(inodes_of(&self.in_block))
     }
 }
 
 impl Ext4 {
-    /// All attributes of an inode, and its attribute block. Their names and values are copied to
-    /// `text`, so that the caller need not hold the block or the snapshot, which a change would
-    /// then have to copy.
+    /// Copied to `text`: holding the block or snapshot would make a change copy it.
     pub(super) fn lists<'a>(
         &self,
         snapshot: &Snapshot,
@@ -65,7 +61,7 @@ impl Ext4 {
         Ok((Lists { in_inode, in_block }, block.map(|block| block.block)))
     }
 
-    /// The attributes' share of `i_blocks`: the block, and values in inodes, even shared ones.
+    /// The block, and values in inodes, even shared ones.
     pub(super) fn sectors_of(&self, lists: &Lists<'_>, has_block: bool) -> u64 {
         let values = lists.in_inode.iter().chain(&lists.in_block).map(|entry| match entry.value {
             XattrValue::Inode { size, .. } => self.sb.block_size.blocks_for(u64::from(size)),
@@ -74,7 +70,6 @@ impl Ext4 {
         (values.sum::<u64>() + u64::from(has_block)) << (self.sb.block_size.log2() - 9)
     }
 
-    /// Checks the inodes that hold values. Returns how many.
     pub(super) fn check_values(&self, lists: &Lists<'_>) -> Result<u32> {
         let mut count = 0;
         for ino in lists.values() {
@@ -85,7 +80,7 @@ impl Ext4 {
     }
 }
 
-/// The entries of a list at `place`; copies their names and values to `text`.
+/// Copies names and values to `text`.
 fn read_list<'a>(
     list: Option<XattrList<'a>>,
     place: Place,
@@ -105,7 +100,7 @@ fn read_list<'a>(
     Ok(entries)
 }
 
-/// The entry with name and value taken from the start of `text`, which advances past them.
+/// Name and value are at the start of `text`.
 fn entry_from<'a>(text: &mut &'a [u8], entry: XattrEntry<'_>) -> XattrEntry<'a> {
     let mut next = |len| {
         let (first, rest) = text.split_at(len);

@@ -1,40 +1,36 @@
-//! Extended attributes: in the inode, in a block that inodes may share, and values in inodes of
-//! their own.
+//! Extended attributes: in the inode, in a block, or with the value in an inode of its own.
 //!
 //! | file | what |
 //! |---|---|
-//! | this one | reading |
-//! | `change` | setting or removing one attribute |
-//! | `fields` | extending an inode's fields at the expense of its attributes |
-//! | `block` | attribute blocks and their sharing |
-//! | `initial` | the attributes of a new inode |
-//! | `dedup` | sharing of existing blocks and values |
-//! | `value` | values in inodes of their own, and their sharing |
+//! | this one | reads |
+//! | `change` | setting, removing |
+//! | `fields` | more inode fields at the expense of attributes |
+//! | `block` | attribute blocks |
+//! | `initial` | new inodes |
+//! | `dedup` | sharing of what exists |
+//! | `value` | values in inodes |
 //!
 //! # Placement
-//! An attribute goes into the inode if it fits there, else into the block; else, with ea_inode, its
-//! value goes into an inode of its own, which the entry names. The other attributes stay in place,
-//! unless the inode has fewer fields than the file system wants: it gets those, and attributes that
-//! no longer fit move to the block.
+//! An attribute goes into the inode if it fits, else into the block, else (`ea_inode`) its value
+//! into an inode. Others stay in place, unless the inode has fewer fields than the file system
+//! wants: then it gets those, and attributes that no longer fit move to the block.
 //!
 //! # Who protects what
-//! - An inode's attributes: the attribute lock of its [`Node`], shared for reads, exclusive for
-//!   changes, taken before content locks and handles. Inline content shares the inode's space under
-//!   other locks, so a new list takes that content from the newest snapshot
-//!   ([`adopt_inline_data`]).
-//! - A block's users and content: they change only within the closure that [`update`](Ext4::update)
-//!   runs on it. While a block has several users, only their number changes. The same holds for
-//!   values in inodes.
+//! - An inode's attributes: its [`Node`]'s attribute lock, taken before content locks and handles.
+//!   Inline content shares the space under other locks; a new list takes it from the newest
+//!   snapshot ([`adopt_inline_data`]).
+//! - Users and content of a block, or a value: they change only within the closure of
+//!   [`update`](Ext4::update). With several users only their number changes.
 //!
 //! # Sharing
-//! Two caches ([`dentree_mbcache`]) map hashes to blocks and to values. Readers and writers add
-//! what they use, under the attribute lock. An operation that finds an entry holds it while it
-//! compares the content and until it is counted as a user. The last user removes the entry and
-//! waits for its holders, before it frees or rewrites the content ([`leave`](MbCache::leave),
-//! tested in all interleavings). So nothing freed gets a new user.
+//! Two caches ([`dentree_mbcache`]) map hashes to blocks and to values. Reads and changes add what
+//! they use, under the attribute lock. A found entry is held while its content is compared and
+//! until the new user is counted. The last user removes the entry and waits for its holders before
+//! it frees or rewrites the content ([`leave`](MbCache::leave), tested in all interleavings):
+//! nothing freed gets a new user.
 //!
-//! No deadlock: holders of a block's entry wait for nothing; holders of a value's entry wait at
-//! most for those; and entries are looked up with the handle open, so no holder waits for a commit.
+//! No deadlock: holders of a block's entry wait for nothing, holders of a value's entry at most for
+//! those. Entries are looked up with the handle open, so no holder waits for a commit.
 
 mod block;
 mod change;
@@ -51,12 +47,11 @@ use dentree_ext4_format::xattr::{Namespace, XattrEntry, XattrList, XattrValue};
 use dentree_ext4_format::{InodeFlags, InodeNumber, Problem, acl_to_xattr};
 use dentree_mbcache::MbCache;
 
-/// Most memory of each cache: about a hundred thousand entries.
+/// About a hundred thousand entries each.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// What can be shared.
 pub(crate) struct XattrCaches {
-    /// Hash of an attribute block → its number.
+    /// Hash of a block → its number.
     blocks: MbCache,
     /// Hash of a value → its inode.
     values: MbCache,
@@ -69,9 +64,9 @@ impl Default for XattrCaches {
 }
 
 impl Ext4 {
-    /// The value of an attribute, by its full name.
+    /// `name` has its prefix.
     pub(crate) fn getxattr(&self, node: &Node, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        // Most inodes have none; each creation of a file asks its directory for a default ACL.
+        // Most inodes have none; each creation asks the directory for a default ACL.
         if node.with_snapshot(|node| node.inode.xattr_block.is_none() && node.tail.is_empty()) {
             return Ok(None);
         }
@@ -79,7 +74,7 @@ impl Ext4 {
         self.xattr(&node.snapshot(), name)
     }
 
-    /// The full names of the attributes.
+    /// Returns names with prefixes.
     pub(crate) fn listxattr(&self, node: &Node) -> Result<Vec<Vec<u8>>> {
         let _attributes = node.attributes();
         self.xattr_names(&node.snapshot())
@@ -155,7 +150,7 @@ impl Ext4 {
         }
     }
 
-    /// Reads a value from its inode, and verifies the hashes in that inode and in the entry.
+    /// Verifies the value's hashes.
     fn value_in_inode(
         &self,
         node: &Snapshot,
@@ -166,7 +161,7 @@ impl Ext4 {
         let holder = self.read_inode(ino)?;
         let corrupt = |problem| Structure::XattrValue.of(ino).corrupt(problem);
         if !holder.has(InodeFlags::EA_INODE) || holder.has(InodeFlags::INLINE_DATA) {
-            let because = "does not mark an inode that holds an attribute's value";
+            let because = "lacks the flag of attribute values (EA_INODE)";
             let value = u64::from(holder.inode.flags.0);
             return Err(corrupt(Problem::Value { field: "i_flags", value, because }));
         }
@@ -176,7 +171,7 @@ impl Ext4 {
         self.read_content(&holder, 0, &mut value)?;
         let [stored, parent] = holder.inode.raw_times;
         let computed = self.sb.checksum_seed.sum(&value);
-        // From Lustre, before there were hashes: the value's inode names its one owner.
+        // Lustre's format, before there were hashes: the value's inode names its one owner.
         let owned = parent == node.ino.0 && holder.inode.generation == node.inode.generation;
         if stored != computed && owned {
             return Ok(value);

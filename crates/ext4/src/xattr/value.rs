@@ -1,8 +1,6 @@
-//! Values in inodes of their own.
-//!
-//! Such an inode has no name; it counts the entries that refer to it. It is created as an orphan
-//! file, of which a crash leaves nothing, and becomes a value together with its first entry. The
-//! removal of its last entry makes it an orphan again in the same transaction; then it is freed.
+//! Attribute values in inodes (`ea_inode`). Such an inode has no name and counts its entries. It is
+//! created as an orphan, which a crash frees, and becomes a value with its first entry. The removal
+//! of the last makes it an orphan again.
 
 use super::XattrCaches;
 use crate::file::Times;
@@ -15,10 +13,9 @@ use dentree_jbd2::Handle;
 use dentree_mbcache::{EntryRef, Users};
 use dentree_vfs::{NewInode, NewKind};
 
-/// Blocks that adding or removing a user of a value changes.
+/// Adding or removing a user.
 pub(super) const VALUE_CREDITS: u32 = 1 + ORPHAN_CREDITS;
 
-/// The inodes that hold values of these attributes.
 pub(super) fn inodes_of(entries: &[XattrEntry<'_>]) -> impl Iterator<Item = InodeNumber> {
     entries.iter().filter_map(|entry| match entry.value {
         XattrValue::Inode { inode, .. } => Some(inode),
@@ -27,8 +24,7 @@ pub(super) fn inodes_of(entries: &[XattrEntry<'_>]) -> impl Iterator<Item = Inod
 }
 
 impl Ext4 {
-    /// Finds a wanted inode that holds `value`, whose hash is `hash`. The inode is not freed while
-    /// the entry is held.
+    /// While the entry is held, the inode is not freed.
     pub(super) fn find_value(
         &self,
         hash: u32,
@@ -60,11 +56,11 @@ impl Ext4 {
         Ok(content == value)
     }
 
-    /// The inode that holds a value, and its number of users.
+    /// Also returns the number of users.
     pub(super) fn value_inode(&self, ino: InodeNumber) -> Result<(Snapshot, u64)> {
         let holder = self.read_inode(ino)?;
         if !holder.has(InodeFlags::EA_INODE) || holder.has(InodeFlags::INLINE_DATA) {
-            let because = "does not mark an inode that holds an attribute's value";
+            let because = "lacks the flag of attribute values (EA_INODE)";
             let value = u64::from(holder.inode.flags.0);
             let problem = Problem::Value { field: "i_flags", value, because };
             return Err(Structure::XattrValue.of(ino).corrupt(problem));
@@ -73,7 +69,7 @@ impl Ext4 {
         Ok((holder, Inode::value_users(&bytes)))
     }
 
-    /// Creates an orphan file that holds `value`, near `owner`. The caller has no open handle.
+    /// An orphan. The caller has no open handle.
     pub(super) fn create_value_file(&self, owner: &Node, value: &[u8]) -> Result<Node> {
         let inode = &owner.snapshot().inode;
         let kind = NewKind::Regular;
@@ -91,7 +87,6 @@ impl Ext4 {
         }
     }
 
-    /// Makes an orphan file the value of one attribute.
     pub(super) fn turn_into_value(&self, handle: &mut Handle<'_>, new_inode: &Node, hash: u32) -> Result<()> {
         let ino = self.change_inode(handle, new_inode, |snapshot| {
             let inode = &mut snapshot.inode;
@@ -107,7 +102,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Adds a user of a value. The value has another one, or the caller holds its cache entry.
+    /// The value has another user, or the caller holds its cache entry.
     pub(super) fn add_value_user(&self, handle: &mut Handle<'_>, ino: InodeNumber) -> Result<()> {
         self.change_value_inode(handle, ino, |bytes| {
             let users = Inode::value_users(bytes).checked_add(1).ok_or(TOO_MANY)?;
@@ -115,8 +110,8 @@ impl Ext4 {
         })
     }
 
-    /// Removes a user of a value. Without users the inode becomes an orphan, which the caller
-    /// [frees](Ext4::free_values) after stopping the handle.
+    /// The last one makes the inode an orphan, which the caller [frees](Ext4::free_values) after
+    /// stopping the handle.
     pub(super) fn remove_value_user(
         &self,
         handle: &mut Handle<'_>,
@@ -157,7 +152,7 @@ impl Ext4 {
         let (block, within) = self.find_inode(ino)?;
         let place = Structure::XattrValue.of(ino).at(block);
         let size = usize::try_from(self.sb.inode_size).unwrap_or(usize::MAX);
-        let missing = Problem::Missing { what: "the inode's place in its table" };
+        let missing = Problem::Missing { what: "the inode in its table" };
         self.update(handle, block, place, |bytes| {
             bytes.chunks_exact_mut(size).nth(within).map_or(Err(missing), change)
         })?
@@ -166,10 +161,10 @@ impl Ext4 {
 }
 
 const TOO_MANY: Problem =
-    Problem::Value { field: "the count of a value's users", value: u64::MAX, because: "can grow no more" };
+    Problem::Value { field: "the value's reference count", value: u64::MAX, because: "is the maximum" };
 
 impl XattrCaches {
-    /// Caches a value for sharing. The caller's attribute uses it.
+    /// The caller's attribute uses it.
     pub(super) fn cache_value(&self, hash: u32, ino: InodeNumber) {
         if self.values.get(hash, u64::from(ino.0)).is_none() {
             self.values.insert(hash, u64::from(ino.0), true);
