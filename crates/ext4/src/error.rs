@@ -13,38 +13,38 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// There is no superblock and no intact backup.
     #[error(
-        "this is no ext2, ext3 or ext4 file system, and no backup superblock was found: {0}. \
-             For a partitioned disk give the partition or its offset"
+        "no ext2, ext3 or ext4 file system, and no backup superblock: {0}. \
+             For a partitioned disk, give the partition or its offset"
     )]
     NotExt4(Problem),
     /// The image is damaged.
-    #[error("damaged: {place}: {problem}. `e2fsck -fn` tells more")]
+    #[error("damaged: {place}: {problem}. For details run `e2fsck -fn`")]
     Corrupt {
         /// The damaged structure.
         place: Place,
         /// The check that failed.
         problem: Problem,
     },
-    /// The image is intact but has features that this crate lacks.
+    /// The image has features that this crate lacks.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The device failed to read.
+    /// A read failed.
     #[error("reading {place}: {source}")]
     Io {
-        /// What was being read.
+        /// What was read.
         place: Place,
         /// The device's error.
         source: io::Error,
     },
-    /// The device failed to write.
+    /// A write failed.
     #[error("writing {place}: {source}")]
     Write {
-        /// What was being written.
+        /// What was written.
         place: Place,
         /// The device's error.
         source: io::Error,
     },
-    /// An inode without names was removed, but its blocks could not be freed.
+    /// An inode without links was removed, but its blocks were not freed.
     #[error("inode {ino} is removed, but its blocks stay in use until e2fsck frees them: {cause}")]
     BlocksLost {
         /// The inode.
@@ -56,22 +56,22 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] dentree_jbd2::Error),
     /// The file system is read-only.
-    #[error("the file system was opened for reading, or an error has made it so")]
+    #[error("the file system is read-only: opened for reading, or stopped by an error")]
     ReadOnly,
-    /// No free inode or block, or no room in a directory's index.
+    /// No free inode or block, or a full directory index.
     #[error("no space left on the file system")]
     NoSpace,
     /// The inode has the maximum number of links.
-    #[error("inode {0} has as many names as it can have")]
+    #[error("inode {0} has the maximum number of links")]
     TooManyLinks(InodeNumber),
-    /// A directory to remove or replace has entries.
+    /// A directory to remove or replace.
     #[error("directory {0} is not empty")]
     NotEmpty(InodeNumber),
     /// The file system does not accept the name.
     #[error("the name is not valid Unicode 12.1 text in UTF-8, or it is too long")]
     InvalidName,
     /// The file would be too long.
-    #[error("inode {0} cannot hold a file that long")]
+    #[error("inode {0} cannot grow to that size")]
     FileTooLarge(InodeNumber),
     /// No such extended attribute.
     #[error("no such attribute")]
@@ -87,26 +87,26 @@ pub enum Error {
     Encrypted(InodeNumber),
 }
 
-/// A structure of an image, as errors name it.
+/// A structure of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The kind.
+    /// Its kind.
     pub structure: Structure,
-    /// The inode that it belongs to.
+    /// Its inode.
     pub inode: Option<InodeNumber>,
-    /// The block that it lies in, or starts at.
+    /// Its block, or its first.
     pub block: Option<BlockNumber>,
 }
 
-/// The kinds of structure that can be damaged.
+/// The kinds of structure that errors name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Structure {
     /// The superblock.
     Superblock,
-    /// A group descriptor.
+    /// A group's descriptor.
     GroupDescriptor(GroupNumber),
-    /// The block bitmap of a group.
+    /// A group's block bitmap.
     BlockBitmap(GroupNumber),
     /// Blocks to be freed.
     FreedBlocks,
@@ -116,21 +116,21 @@ pub enum Structure {
     Inode,
     /// A block of the inode table.
     InodeTable,
-    /// The inode bitmap of a group.
+    /// A group's inode bitmap.
     InodeBitmap(GroupNumber),
     /// The orphan file.
     OrphanFile,
     /// A node of an extent tree.
     ExtentNode,
-    /// A block of block pointers.
+    /// An indirect block.
     IndirectBlock,
     /// File content.
     Content,
-    /// A leaf block of a directory.
+    /// A directory leaf.
     DirectoryLeaf(LogicalBlock),
-    /// An entry of a directory.
+    /// A directory entry.
     DirectoryEntry,
-    /// A block of a directory's htree index.
+    /// A block of an htree index.
     DirectoryIndex(LogicalBlock),
     /// Content or entries in the inode.
     InlineData,
@@ -140,7 +140,7 @@ pub enum Structure {
     InodeXattrs,
     /// A block of extended attributes.
     XattrBlock,
-    /// The value of an extended attribute in an inode of its own.
+    /// An attribute value in an inode of its own.
     XattrValue,
     /// The journal.
     Journal,
@@ -161,9 +161,9 @@ impl fmt::Display for Structure {
             Structure::ExtentNode => "extent tree node",
             Structure::IndirectBlock => "indirect block",
             Structure::Content => "content",
-            Structure::DirectoryLeaf(block) => return write!(f, "directory leaf (block {block} of it)"),
+            Structure::DirectoryLeaf(block) => return write!(f, "directory leaf (file block {block})"),
             Structure::DirectoryEntry => "directory entry",
-            Structure::DirectoryIndex(block) => return write!(f, "directory index (block {block} of it)"),
+            Structure::DirectoryIndex(block) => return write!(f, "directory index (file block {block})"),
             Structure::InlineData => "inline data",
             Structure::SymlinkTarget => "symbolic link target",
             Structure::InodeXattrs => "extended attributes in the inode",
@@ -188,34 +188,28 @@ impl fmt::Display for Place {
 }
 
 impl Structure {
-    /// This structure of `inode`.
     pub(crate) fn of(self, inode: InodeNumber) -> Place {
         Place { structure: self, inode: Some(inode), block: None }
     }
 
-    /// This structure, of no inode, in `block`.
     pub(crate) fn at(self, block: BlockNumber) -> Place {
         Place { structure: self, inode: None, block: Some(block) }
     }
 }
 
 impl Place {
-    /// This place, in `block`.
     pub(crate) fn at(self, block: BlockNumber) -> Place {
         Place { block: Some(block), ..self }
     }
 
-    /// An error for a failed check.
     pub(crate) fn corrupt(self, problem: Problem) -> Error {
         Error::Corrupt { place: self, problem }
     }
 
-    /// An error for a failed write.
     pub(crate) fn io_write(self, source: io::Error) -> Error {
         Error::Write { place: self, source }
     }
 
-    /// An error for a failed read.
     pub(crate) fn io(self, source: io::Error) -> Error {
         Error::Io { place: self, source }
     }

@@ -1,4 +1,4 @@
-//! [`FileSystem`] for [`Ext4`]: checks the kind of each node and converts errors.
+//! [`FileSystem`] for [`Ext4`]: checks each node's kind and converts errors.
 
 use crate::file::Times;
 use crate::inode::Snapshot;
@@ -11,10 +11,9 @@ use dentree_vfs::{
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-/// The longest name in bytes.
 const NAME_MAX: usize = 255;
 
-/// `readdir` cookies stay valid while names change: see `dir/list.rs`.
+/// `dir/list.rs` explains the cookies of `readdir`.
 impl FileSystem for Ext4 {
     type Node = Node;
 
@@ -51,7 +50,7 @@ impl FileSystem for Ext4 {
     }
 
     fn node_bytes(&self, node: &Node) -> usize {
-        // Asked once per node, so a node that may change counts as changed.
+        // Asked once: a node that may change counts as changed.
         let (own, tails) = if self.writer.is_some() { (Node::CHANGED_BYTES, 2) } else { (Node::BYTES, 1) };
         own + tails * node.with_snapshot(|snapshot| snapshot.tail.len())
     }
@@ -246,7 +245,6 @@ fn directory(node: &Snapshot) -> Result<()> {
     if node.kind == FileType::Directory { Ok(()) } else { Err(Error::NotADirectory) }
 }
 
-/// Returns an error for nodes without readable content.
 fn content(node: &Snapshot) -> Result<()> {
     match node.kind {
         FileType::Regular if node.has(InodeFlags::ENCRYPT) => Err(Error::Encrypted),

@@ -1,4 +1,4 @@
-//! What the journal holds of the past.
+//! Past states in the journal.
 
 use crate::layout::{FileExtent, Part};
 use crate::{Ext4, Result, Structure};
@@ -9,22 +9,22 @@ use std::ops::ControlFlow;
 /// An inode as a transaction left it.
 #[derive(Clone, Debug)]
 pub struct InodeVersion {
-    /// The transaction.
+    /// The transaction's number.
     pub tid: Tid,
-    /// Type and permissions, as `st_mode`.
+    /// Type and permissions, as in `st_mode`.
     pub mode: u16,
     /// Number of links.
     pub links: u16,
     /// Length in bytes.
     pub size: u64,
-    /// Seconds since 1970 of the last change of its content.
+    /// Last change of its content, in seconds since 1970.
     pub modified: i64,
-    /// Its extents, as far as its tree of blocks can be read now.
+    /// Its extents, as far as the tree is readable now.
     pub extents: Vec<FileExtent>,
 }
 
 impl Ext4 {
-    /// The transactions in the log, old ones too; `None` without a journal in this image.
+    /// The transactions in the log, old ones too; `None` without an internal journal.
     ///
     /// # Errors
     /// Those of opening and reading the journal.
@@ -36,8 +36,8 @@ impl Ext4 {
         Ok(Some(History::read(self.device.clone(), &location)?))
     }
 
-    /// The versions of an inode in the log, oldest first. Transactions that changed only others in
-    /// the same block have copies of it, too.
+    /// The versions of an inode in the log, oldest first. A transaction that changed another inode
+    /// of the block has a copy, too.
     ///
     /// # Errors
     /// Those of reading its group's descriptor and the log.
@@ -52,7 +52,6 @@ impl Ext4 {
                 let Some(bytes) = history.content(copy)? else { continue };
                 let Some(bytes) = bytes.chunks_exact(size).nth(within) else { continue };
                 let Some(links) = Inode::head(bytes).map(|head| head.links) else { continue };
-                // One that was not in use has nothing to show.
                 let Ok(node) = self.parse_inode(ino, bytes, place) else { continue };
                 let mut extents = Vec::new();
                 let mut each = |part| {

@@ -1,4 +1,4 @@
-//! Where things lie: the blocks of files and inodes, system blocks, free space.
+//! Where files, inodes, system blocks and free space are.
 
 use crate::alloc::{SystemBlocks, copies_in};
 use crate::inode::Snapshot;
@@ -14,29 +14,29 @@ use std::ops::{ControlFlow, Range};
 /// A run of a file's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileExtent {
-    /// The first block of the file, in blocks.
+    /// Its first file block.
     pub logical: u64,
-    /// Where it lies.
+    /// Its first device block.
     pub start: BlockNumber,
-    /// The number of blocks.
+    /// Its length in blocks.
     pub len: u64,
-    /// Allocated and never written: reads as zeros.
+    /// Never written: reads as zeros.
     pub is_unwritten: bool,
 }
 
-/// Blocks of an inode, as its block map names them.
+/// Blocks of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// Content, or a directory's entries.
     Content(FileExtent),
-    /// A node of the extent tree, or a block of block pointers.
+    /// An extent tree node, or an indirect block.
     Tree(BlockNumber),
-    /// Extended attributes, which other inodes may share.
+    /// Attributes, which inodes may share.
     Xattrs(BlockNumber),
 }
 
 impl Part {
-    /// The blocks.
+    /// Its device blocks.
     pub fn blocks(&self) -> Range<u64> {
         match *self {
             Part::Content(extent) => extent.start.0..extent.start.0 + extent.len,
@@ -47,18 +47,17 @@ impl Part {
 
 const DIRECT: usize = 12;
 
-/// A walk through a block map, from left to right.
 struct Walk<'a> {
     fs: &'a Ext4,
     node: &'a Snapshot,
     each: &'a mut dyn FnMut(Part) -> ControlFlow<()>,
     damaged: &'a mut dyn FnMut(Error),
-    /// Blocks of pointers that were walked. Those of a hostile map may lead to each other.
+    /// Indirect blocks seen: those of a hostile map may form a loop.
     walked: HashSet<u64>,
 }
 
 impl Ext4 {
-    /// The runs that map a file, in order, as the block map records them.
+    /// A file's runs of blocks, in order, as in its block map.
     ///
     /// # Errors
     /// The first damage in the block map.
@@ -66,7 +65,7 @@ impl Ext4 {
         let (mut extents, mut failed) = (Vec::<FileExtent>::new(), None);
         let node = node.snapshot();
         let by_pointers = !node.has(InodeFlags::EXTENTS);
-        // Runs end where a block of pointers ends, as the kernel reports them.
+        // As in the kernel, runs end where an indirect block ends.
         let per_block = u64::from(self.sb.block_size.bytes() / 4);
         let begins_block =
             |logical: u64| logical.checked_sub(12).is_some_and(|behind| behind.is_multiple_of(per_block));
@@ -89,12 +88,12 @@ impl Ext4 {
         failed.map_or(Ok(extents), Err)
     }
 
-    /// Whether a file is mapped by extents.
+    /// Whether the block map is an extent tree.
     pub fn has_extents(&self, node: &Node) -> bool {
         node.with_snapshot(|node| node.has(InodeFlags::EXTENTS))
     }
 
-    /// The byte of the image at which content in the inode begins; `None` where it has none there.
+    /// The byte of the image at which inline content begins; `None` without.
     ///
     /// # Errors
     /// Those of reading the inode's group.
@@ -109,10 +108,10 @@ impl Ext4 {
         Ok(Some((block.0 << self.sb.block_size.log2()) + within + I_BLOCK_AT))
     }
 
-    /// Calls `each` for all blocks of inode `ino`, in use or not: content, trees, attributes.
+    /// Content, trees and attributes of an inode, in use or not.
     ///
     /// # Errors
-    /// Those of reading the inode. What is damaged below it goes to `damaged`.
+    /// Those of reading the inode. Damage below it goes to `damaged`.
     pub fn inode_blocks(
         &self,
         ino: InodeNumber,
@@ -130,8 +129,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Calls `each` for every part of a block map; damaged parts go to `damaged`, and the walk goes
-    /// on behind them.
+    /// Damage goes to `damaged`, and the walk continues.
     pub(crate) fn walk_map(
         &self,
         node: &Snapshot,
@@ -142,11 +140,10 @@ impl Ext4 {
             return;
         }
         let mut walk = Walk { fs: self, node, each, damaged, walked: HashSet::new() };
-        // A break ends the walk, and is no failure.
         let _ = if node.has(InodeFlags::EXTENTS) { walk.extents() } else { walk.pointers() };
     }
 
-    /// What is in use, and by what.
+    /// The use of blocks and inodes.
     ///
     /// # Errors
     /// Damage of the group descriptors.
@@ -245,8 +242,7 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Follows pointers with `levels` of blocks of pointers below them; the first maps file block
-    /// `first`.
+    /// Pointers with `levels` of indirect blocks below them; the first maps file block `first`.
     fn pointer_block(&mut self, bytes: &[u8], first: u64, levels: u32) -> ControlFlow<()> {
         let per_block = u64::from(self.fs.sb.block_size.bytes() / 4);
         let span = per_block.pow(levels);
@@ -279,7 +275,7 @@ impl Walk<'_> {
     }
 }
 
-/// Checks `eh_max` of a node: a few entries less than its bytes hold leave room for a checksum.
+/// `eh_max` may leave space for a checksum.
 fn check_room(bytes: &[u8]) -> Result<(), Problem> {
     const ENTRY: u64 = 12;
     let room = (u64::try_from(bytes.len()).unwrap_or(0) / ENTRY).saturating_sub(1);
@@ -287,7 +283,7 @@ fn check_room(bytes: &[u8]) -> Result<(), Problem> {
     Problem::check_range("eh_max", u64::from(max), room.saturating_sub(2), room)
 }
 
-/// What is in use of a file system, and by what.
+/// The use of blocks and inodes.
 pub struct Layout<'a> {
     fs: &'a Ext4,
     descs: Vec<GroupDesc>,
@@ -295,7 +291,7 @@ pub struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// The structure of fixed place that a block belongs to.
+    /// The system structure that a block belongs to.
     pub fn system_use(&self, block: BlockNumber) -> Option<Structure> {
         let sb = &self.fs.sb;
         if block.0 < u64::from(sb.first_data_block) {
@@ -323,7 +319,7 @@ impl Layout<'_> {
         None
     }
 
-    /// The inodes whose part of a table a block is.
+    /// The inodes in a block of an inode table.
     pub fn inodes_at(&self, block: BlockNumber) -> Option<Range<u32>> {
         let sb = &self.fs.sb;
         let per_block = sb.block_size.bytes() / sb.inode_size;
@@ -335,7 +331,6 @@ impl Layout<'_> {
         })
     }
 
-    /// The blocks of a group's inode table.
     pub(crate) fn inode_table(&self, group: GroupNumber) -> Option<Range<u64>> {
         let start = self.desc(group)?.inode_table.0;
         Some(start..start + self.fs.sb.inode_table_blocks())
@@ -345,7 +340,6 @@ impl Layout<'_> {
         self.descs.get(usize::try_from(group).ok()?)
     }
 
-    /// The group of a block, and its bit in the group's bitmap.
     pub(crate) fn bit_of(&self, block: BlockNumber) -> (GroupNumber, usize) {
         let sb = &self.fs.sb;
         let offset = block.0.saturating_sub(u64::from(sb.first_data_block));
@@ -354,7 +348,6 @@ impl Layout<'_> {
         (GroupNumber(group), usize::try_from(bit).unwrap_or(usize::MAX))
     }
 
-    /// The block bitmap of a group: a bit per cluster.
     pub(crate) fn block_bitmap(&self, group: GroupNumber) -> Result<Vec<u8>> {
         let Some(desc) = self.desc(group) else { return Ok(Vec::new()) };
         if self.fs.sb.has_group_checksums() && desc.flags.has(GroupFlags::BLOCK_UNINIT) {
@@ -402,7 +395,6 @@ impl Layout<'_> {
             }
         }
         if !last.is_empty() {
-            // The last one: there is nothing to end.
             let _ = each(last);
         }
         Ok(())
@@ -413,7 +405,7 @@ impl Layout<'_> {
         self.fs.sb.groups
     }
 
-    /// The inodes of a group that its bitmap has in use.
+    /// The inodes in use, by the group's bitmap.
     ///
     /// # Errors
     /// Those of reading the bitmap.
@@ -433,7 +425,7 @@ impl Layout<'_> {
         Ok(in_use.filter(|(_, in_use)| *in_use).map(|(index, _)| InodeNumber(first + index)).collect())
     }
 
-    /// Reads a block as it is after the replay of the journal.
+    /// A block as after journal replay.
     ///
     /// # Errors
     /// Those of the device.

@@ -1,8 +1,7 @@
-//! The ext4 file system (and ext2, ext3): inodes, block maps, directories, extended attributes.
+//! The ext4 file system (and ext2, ext3).
 //!
-//! [`Ext4::open`] reads the superblock, and the journal where that needs recovery. Opened for
-//! reading, an image is never written: the journal is replayed in memory. Opened for writing, the
-//! journal is replayed onto the device, and later changes go through it. [`Ext4`] implements
+//! [`Ext4::open`] replays a journal that needs recovery: in memory if opened for reading, which
+//! never writes to the image, else onto the device. [`Ext4`] implements
 //! [`FileSystem`](dentree_vfs::FileSystem).
 //!
 //! ```
@@ -26,17 +25,15 @@
 //! ```
 //!
 //! # Who protects what
-//! An [`Ext4`] opened for reading has no mutable state but the buffer cache and hints for
-//! read-ahead, and takes no lock of its own. One opened for writing also has a `Writer`
-//! (`txn/writer.rs`) with the journal, and locks of directories, inodes and block groups: see
-//! `docs/LOCKING.md` and `docs/internals/writing.md`. Metadata is read through the buffer cache;
-//! file content goes straight from the device into the caller's buffer, one request for each run of
-//! adjacent blocks.
+//! An [`Ext4`] opened for reading takes no lock of its own; only the buffer cache and hints for
+//! read-ahead change. One opened for writing has a `Writer` (`txn/writer.rs`) with the journal, and
+//! locks of directories, inodes and block groups (`docs/LOCKING.md`, `docs/internals/writing.md`).
+//! Metadata goes through the buffer cache, file content from the device into the caller's buffer,
+//! one request for each contiguous run.
 //!
 //! # What is verified
-//! Each metadata block's checksum, when the block is first used as what it is; each pointer,
-//! against the file system's size. Extent trees and htrees lose a level with each step down, so no
-//! image can make a search loop.
+//! Each metadata block's checksum at its first use as a structure, and each block number against
+//! the file system's size. Extent trees and htrees lose a level with each step, so no search loops.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -45,7 +42,7 @@ extern crate self as dentree_ext4;
 
 mod alloc;
 mod check;
-// Shared with the integration tests, for unit tests that need private items.
+// Shared with the integration tests.
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -96,9 +93,9 @@ use txn::Writer;
 /// An ext2, ext3 or ext4 file system.
 pub struct Ext4 {
     pub(crate) sb: Superblock,
-    /// The block of the superblock in use; the descriptors follow it.
+    /// Block of the superblock in use; the descriptors follow it.
     pub(crate) superblock_at: BlockNumber,
-    /// With the replayed journal as an overlay.
+    /// Includes the replayed journal as an overlay.
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) cache: Arc<BufCache>,
     pub(crate) dx_read_ahead: DxReadAhead,
@@ -106,6 +103,6 @@ pub struct Ext4 {
     pub(crate) table_windows: Windows,
     pub(crate) inode_tables: InodeTables,
     notices: Vec<Notice>,
-    /// Present if the file system may be changed.
+    /// `None` if opened for reading.
     pub(crate) writer: Option<Writer>,
 }

@@ -15,30 +15,30 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `s_encoding`: the only encoding there is.
+/// `s_encoding`: the only one.
 const UTF8_12_1: u16 = 1;
 
-/// The age at which a transaction is committed, as in the kernel.
+/// Age of a transaction at its commit, as in the kernel.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options for opening.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Budget of the buffer cache for metadata, in bytes.
+    /// Budget of the metadata cache, in bytes.
     pub cache_bytes: usize,
-    /// Whether a journal that needs recovery is replayed. Otherwise the image is shown as it
-    /// stands, as by `mount -o noload`: the last changes may be missing or incomplete.
+    /// Whether to replay a journal that needs recovery. Otherwise, as by `mount -o noload`, the
+    /// last changes may be missing or incomplete.
     pub replay_journal: bool,
-    /// Whether the file system may be changed. Its journal is then replayed onto the device first.
+    /// Whether to open for writing. Replays the journal onto the device.
     pub writable: bool,
-    /// Whether changes go through the journal, if there is one. Without it a crash may leave
-    /// changes half done, and the journal stays empty: for a file system that is still being made.
+    /// Whether changes go through the journal. Otherwise a crash may leave them half done: for a
+    /// file system being made.
     pub journaled: bool,
-    /// The source of timestamps.
+    /// Source of timestamps.
     pub clock: Clock,
     /// What lookups in large directories read ahead.
     pub dx_read_ahead: DxReadAhead,
-    /// Directory index blocks that each thread may cache in front of the buffer cache.
+    /// Directory index blocks in each thread's LRU.
     pub bh_lru_size: BhLruSize,
 }
 
@@ -56,29 +56,29 @@ impl Default for Options {
     }
 }
 
-/// Something that the user of an opened image should know.
+/// What the user of an image should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Notice {
     /// The primary superblock is damaged; a backup was used.
     BackupSuperblock {
-        /// The backup's position in bytes from the start of the file system.
+        /// Byte offset in the file system.
         offset: u64,
         /// What is wrong with the primary.
         problem: Problem,
     },
-    /// The journal needed recovery and was replayed in memory; the image is unchanged.
+    /// The journal was replayed in memory; the image is unchanged.
     JournalReplayed {
-        /// How many transactions it held.
+        /// Transactions replayed.
         transactions: u32,
-        /// How many blocks are now read from the journal.
+        /// Blocks now read from the journal.
         blocks: usize,
     },
-    /// The journal needed recovery and was replayed into the image.
+    /// The journal was replayed into the image.
     JournalWrittenBack {
-        /// How many transactions it held.
+        /// Transactions replayed.
         transactions: u32,
-        /// How many blocks were written.
+        /// Blocks written.
         blocks: usize,
     },
     /// The image ends before the file system does.
@@ -120,9 +120,9 @@ impl fmt::Display for Notice {
 impl Ext4 {
     /// Opens the file system that starts at the first byte of `device`.
     ///
-    /// For reading, it reads only the superblock unless the journal needs recovery. For writing, it
-    /// also replays the journal, reads all group descriptors, marks the file system as in use, and
-    /// frees orphans.
+    /// For reading, this reads only the superblock unless the journal needs recovery. For writing,
+    /// it also replays the journal, reads all group descriptors, marks the file system as in use,
+    /// and frees orphans.
     ///
     /// # Errors
     /// [`Error::NotExt4`], [`Error::Unsupported`] naming the features, or the damage.
@@ -130,10 +130,10 @@ impl Ext4 {
         let mut notices = Vec::new();
         let (sb, offset) = find_superblock(&*device, &mut notices)?;
         let fs = Ext4::over(device, sb, offset, &options)?;
-        // A backup is as old as the file system and does not say what the journal holds.
+        // A backup does not tell the journal's state.
         let must_recover = fs.sb.incompat.has(Incompat::RECOVER) || !notices.is_empty();
         if must_recover && options.writable && !options.replay_journal {
-            let what = "the journal must be replayed before anything is changed";
+            let what = "the journal must be replayed before any change";
             return Err(Error::Unsupported(what.to_owned()));
         }
         let mut fs = if must_recover && options.replay_journal {
@@ -150,7 +150,6 @@ impl Ext4 {
         if options.writable { fs.opened_for_writing(&options) } else { Ok(fs) }
     }
 
-    /// Prepares the file system for changes.
     fn opened_for_writing(mut self, options: &Options) -> Result<Ext4> {
         self.check_writable()?;
         let clock = options.clock;
@@ -167,7 +166,7 @@ impl Ext4 {
             None => Journal::without_log(self.cache.clone(), journal_options)?,
         };
         if journal.recorded_error() != 0 {
-            let what = "the journal has recorded an error: e2fsck repairs what it left; open it for reading";
+            let what = "the journal has recorded an error: run e2fsck, or open the file system for reading";
             return Err(Error::Unsupported(what.to_owned()));
         }
         let root = self.read_inode(InodeNumber::ROOT)?;
@@ -183,7 +182,6 @@ impl Ext4 {
         Ok(self)
     }
 
-    /// The file system described by the superblock `sb`, which was found at byte `offset`.
     pub(crate) fn over(
         device: Arc<dyn BlockDevice>,
         sb: Superblock,
@@ -210,12 +208,12 @@ impl Ext4 {
         })
     }
 
-    /// The superblock: sizes, features, label, times.
+    /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
     }
 
-    /// What the user of this image should know.
+    /// What the user of the image should know.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -225,7 +223,6 @@ impl Ext4 {
         self.cache.stats()
     }
 
-    /// Starts reading metadata blocks without waiting.
     pub(crate) fn read_ahead(&self, runs: Runs) {
         self.cache.read_ahead(runs);
     }
@@ -238,7 +235,7 @@ impl Ext4 {
         self.cache.ahead_outcome()
     }
 
-    /// Reads a metadata block, and ahead what `plan` returns: see [`BufCache::get_ahead`].
+    /// Also reads ahead what `plan` returns: [`BufCache::get_ahead`].
     pub(crate) fn metadata_ahead<F: FnOnce() -> Runs>(
         &self,
         block: BlockNumber,
@@ -248,18 +245,18 @@ impl Ext4 {
         self.cache.get_ahead(block.0, plan).map_err(|source| place.at(block).io(source))
     }
 
-    /// Reads a metadata block that is used often and rarely changed: see [`BufCache::get_often`].
+    /// Suits blocks used often and changed rarely: [`BufCache::get_often`].
     pub(crate) fn metadata_often(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
         self.cache.get_often(block.0).map_err(|source| place.at(block).io(source))
     }
 
-    /// Reads a metadata block. `block` was checked against the file system's size.
+    /// `block` was checked against the file system's size.
     pub(crate) fn metadata(&self, block: BlockNumber, place: Place) -> Result<Buffer> {
         self.cache.get(block.0).map_err(|source| place.at(block).io(source))
     }
 }
 
-/// The primary superblock, or an intact backup and a notice.
+/// Falls back to an intact backup, with a notice.
 fn find_superblock(device: &dyn BlockDevice, notices: &mut Vec<Notice>) -> Result<(Superblock, u64)> {
     let problem = match read_superblock(device, SUPERBLOCK_OFFSET)? {
         Ok(sb) => return Ok((sb, SUPERBLOCK_OFFSET)),
@@ -294,8 +291,7 @@ pub(crate) fn read_superblock(
     Ok(Superblock::parse(&bytes))
 }
 
-/// Byte positions of the first backups: for each block size with the largest groups, and for
-/// bigalloc with its default of 16 blocks per cluster.
+/// Offsets for each block size with the largest groups; for bigalloc with 16 blocks per cluster.
 fn backup_offsets() -> impl Iterator<Item = u64> {
     [0_u32, 4].into_iter().flat_map(|log_ratio| {
         (10_u32..=16).flat_map(move |log_block| {
@@ -306,7 +302,6 @@ fn backup_offsets() -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether a superblock belongs where it was found.
 fn lies_at(sb: &Superblock, offset: u64) -> bool {
     let group = dentree_ext4_format::GroupNumber(u32::from(sb.block_group_nr));
     sb.group_start(group).0 << sb.block_size.log2() == offset
@@ -315,7 +310,7 @@ fn lies_at(sb: &Superblock, offset: u64) -> bool {
 fn check_features(sb: &Superblock) -> Result<()> {
     if sb.incompat.has(Incompat::JOURNAL_DEV) {
         return Err(Error::Unsupported(
-            "this is the external journal of another file system; open that one".to_owned(),
+            "this is an external journal; open the file system that uses it".to_owned(),
         ));
     }
     if sb.incompat.has(Incompat::CASEFOLD) && sb.encoding != UTF8_12_1 {

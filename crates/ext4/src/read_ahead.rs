@@ -1,9 +1,7 @@
-//! Read-ahead of directory blocks and inode table blocks.
-//!
-//! A listing reads a directory in order; a growing window precedes it ([`Sequence`]). Lookups are
-//! random: their neighbours are cheapest to read along, in one request ([`DxReadAhead`]). So are
-//! those of an inode table block that is missed. A caller that knows its inodes beforehand names
-//! them (`FileSystem::prefetch_inodes`): `ls -l`, `find` and `du` do.
+//! Read-ahead of directories and inode tables. A listing reads in order, behind a growing window
+//! ([`Sequence`]). A lookup that misses a leaf ([`DxReadAhead`]) or inode table block reads its
+//! neighbours in the same request. `ls -l`, `find` and `du` name the inodes they will need
+//! (`FileSystem::prefetch_inodes`).
 
 use crate::Ext4;
 use crate::inode::Snapshot;
@@ -17,22 +15,21 @@ use std::ops::{ControlFlow, Range};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What a lookup in an indexed directory reads ahead on a miss. At a directory's first miss it
-/// reads nothing ahead, so that a single lookup waits no longer.
+/// What a lookup in an htree reads ahead on a miss, except on a directory's first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DxReadAhead {
     /// Nothing.
     Off,
     /// The whole directory.
     Whole,
-    /// Blocks on both sides: twice as many at each miss, half as many if more of the blocks read
-    /// ahead are wasted than used. Directories learn from each other.
+    /// Blocks on both sides: twice as many at each miss, half as many if more of them are wasted
+    /// than used. Directories learn from each other.
     #[default]
     Window,
 }
 
 impl DxReadAhead {
-    /// The names of the values, for users.
+    /// Names of the values, for users.
     pub const NAMES: [&str; 3] = ["off", "whole", "window"];
 }
 
@@ -49,31 +46,29 @@ impl FromStr for DxReadAhead {
     }
 }
 
-/// The widest window, as a power of two: all of a directory of 100,000 names.
+/// Log2 of all blocks of a directory of 100,000 names.
 const WIDEST: u32 = 10;
-/// The widest first window of a directory: what one request reads from adjacent blocks.
+/// Log2 of what one request reads from adjacent blocks.
 const WIDEST_FIRST: u32 = 5;
 
-/// The widest window in the inode table, as in the kernel (`inode_readahead_blks`).
+/// The kernel's default of `inode_readahead_blks`.
 const WIDEST_OF_INODES: u32 = 32;
 
-/// The windows of directories, by a hash of the inode number; or of inode tables, by their first
-/// inode.
-///
-/// Relaxed: threads that race for a slot lose only a better estimate.
+/// Slots by a hash of the inode number; for inode tables, of their first inode. Relaxed: races lose
+/// only an estimate.
 pub(crate) struct Windows {
     slots: Box<[AtomicU64]>,
-    /// The last width of any directory.
+    /// Width of the last miss in any directory.
     recent_width: AtomicU32,
 }
 
 const SLOTS: u32 = 1 << 14;
 
-/// The window of a directory at its last miss.
+/// State at a directory's last miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window {
     dir: u32,
-    /// Blocks of all directories read ahead and used by then: the lowest [`COUNT_BITS`] bits.
+    /// Counts of all directories at that time: the lowest [`COUNT_BITS`] bits.
     used: u32,
     wasted: u32,
     /// Log2 of the number of blocks.
@@ -105,9 +100,9 @@ impl Windows {
         Windows { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(), recent_width: AtomicU32::new(0) }
     }
 
-    /// How many blocks to read around a missing one, including it.
+    /// Includes the missing block.
     fn next(&self, dir: InodeNumber, outcome: AheadOutcome) -> u32 {
-        // Directories tend to agree in many low bits of their numbers.
+        // Numbers of directories agree in many low bits.
         let slot = &self.slots[(dir.0.wrapping_mul(0x9E37_79B9) >> (u32::BITS - SLOTS.ilog2())) as usize];
         let (used, wasted) = (outcome.used as u32 & COUNT_MASK, outcome.wasted as u32 & COUNT_MASK);
         let last = Window::unpack(slot.load(Relaxed));
@@ -131,19 +126,17 @@ impl Windows {
     }
 }
 
-/// How far a listing has read ahead.
+/// State of a listing.
 #[derive(Default)]
 pub(crate) struct Sequence {
-    /// The first block not read ahead.
     next: u32,
     width: u32,
 }
 
-/// The most blocks that a listing reads ahead at once.
 const MAX_STRIDE: u32 = 128;
 
 impl Sequence {
-    /// The blocks to read ahead when block `at` of `end` is missing or first used.
+    /// When block `at` of `end` is missing or first used.
     pub(crate) fn plan(&mut self, at: LogicalBlock, end: u32) -> Option<Vec<Range<u32>>> {
         let LogicalBlock(at) = at;
         // Enough blocks are in flight.
@@ -158,7 +151,7 @@ impl Sequence {
 }
 
 impl Ext4 {
-    /// The blocks to read ahead when a lookup misses leaf `block`.
+    /// When a lookup misses leaf `block`.
     pub(crate) fn leaf_neighbours(
         &self,
         dir: &Snapshot,
@@ -187,8 +180,7 @@ impl Ext4 {
         (!around.is_empty()).then_some(around)
     }
 
-    /// The blocks of the inode table to read ahead when `block`, which contains inode `ino`, is
-    /// missing.
+    /// When `block`, which contains inode `ino`, is missing.
     pub(crate) fn inode_table_neighbours(
         &self,
         ino: InodeNumber,
@@ -204,7 +196,7 @@ impl Ext4 {
         let end = table + u64::from(self.sb.inodes_per_group.div_ceil(in_block));
         let width = self.table_windows.next(InodeNumber(ino.0 - in_group), self.ahead_outcome());
         let width = u64::from(width.min(WIDEST_OF_INODES));
-        // Aligned, so that two misses never request the same block.
+        // Aligned: two misses never request the same block.
         let start = block.0 - (block.0 - table) % width;
         let behind = start.saturating_add(width).min(end);
         let around: Runs =
@@ -212,7 +204,7 @@ impl Ext4 {
         (!around.is_empty()).then_some(around)
     }
 
-    /// The device blocks of directory blocks. Errors show when a block is used.
+    /// Errors show when a block is used.
     pub(crate) fn on_device(&self, dir: &Snapshot, wanted: &[Range<u32>]) -> Runs {
         let mut runs = Runs::new();
         let wanted: Vec<_> =
@@ -231,13 +223,12 @@ impl Ext4 {
     }
 }
 
-/// The most index blocks below the root that are prefetched: those of some 700,000 names with
-/// blocks of 4 KiB.
+/// Those of some 700,000 names with blocks of 4 KiB.
 const FIRST_OF_INDEX: usize = 16;
 
 impl Ext4 {
-    /// Reads the root of a directory's index, if it has one, and the blocks below it one by one. A
-    /// concurrent lookup reads what it needs by itself, unless that is in flight.
+    /// The root and the first index blocks, one by one. A concurrent lookup waits only for what it
+    /// needs.
     pub(crate) fn prefetch_index(&self, dir: &Snapshot) {
         let reads = self.dx_read_ahead != DxReadAhead::Off && self.is_indexed(dir);
         if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
@@ -248,8 +239,7 @@ impl Ext4 {
         }
     }
 
-    /// Starts reading the inode table blocks of these inodes in device order; near ones share a
-    /// request. Limited to a part of the cache.
+    /// Reads in device order; near blocks share a request. Limited to a part of the cache.
     pub(crate) fn read_inodes_ahead(&self, inos: impl Iterator<Item = InodeNumber>) {
         let mut inos: Vec<_> =
             inos.filter(|&ino| self.sb.check_inode("the inode number", ino).is_ok()).collect();
@@ -268,15 +258,14 @@ impl Ext4 {
                 blocks.push(block);
             }
         }
-        // Inode tables need not lie in the order of their groups.
+        // Tables may be in another order than groups.
         blocks.sort_unstable();
         blocks.dedup();
         blocks.truncate((self.cache_blocks() / 4).max(1));
         self.read_ahead(merge_runs(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
     }
 
-    /// Starts reading the first blocks of directories in device order, after waiting for their
-    /// inodes, which are read together. Limited to a part of the cache.
+    /// The first blocks, in device order, once the inodes are read. Limited to a part of the cache.
     pub(crate) fn prefetch_directories(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
         self.read_inodes_ahead(inos.clone());
         let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
@@ -298,16 +287,14 @@ impl Ext4 {
     }
 }
 
-/// Blocks prefetched per directory that is to be listed.
+/// Blocks per directory.
 const FIRST_BLOCKS: u32 = 4;
 
-/// Groups whose bitmaps are read ahead.
 const BITMAP_GROUPS: usize = 8;
 
 impl Ext4 {
-    /// The bitmaps to read together with one of `group`, whose descriptor the caller has locked, at
-    /// a miss or the first use of a block read ahead: both of this group and of the next ones. An
-    /// allocation goes from group to group, and with flex_bg most bitmaps are adjacent.
+    /// Bitmaps of `group`, whose lock the caller has, and of the next: allocation goes from group
+    /// to group, and with `flex_bg` most bitmaps are adjacent.
     pub(crate) fn bitmaps_ahead(&self, group: GroupNumber, desc: &GroupDesc) -> Runs {
         let Some(writer) = &self.writer else { return Runs::new() };
         let mut blocks = Vec::new();
@@ -323,7 +310,7 @@ impl Ext4 {
         add(desc);
         let behind = (group.0 + 1..self.sb.groups).chain(0..group.0);
         for next in behind.take(BITMAP_GROUPS).map(GroupNumber) {
-            // Only trylock: a thread with another group's lock may wait for this one's.
+            // A thread with another group's lock may wait for this one.
             if let Some(desc) = writer.try_group(next) {
                 add(&desc);
             }
@@ -333,10 +320,9 @@ impl Ext4 {
     }
 }
 
-/// Up to so many unneeded blocks are read between two needed ones: cheaper than another request.
+/// Cheaper than another request.
 const MAX_GAP: u64 = 3;
 
-/// Merges ascending runs that are at most `gap` blocks apart.
 pub(crate) fn merge_runs<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>
 where
     B: Copy + Ord + Into<u64>,

@@ -6,8 +6,7 @@ use dentree_ext4_format::{Compat, Incompat};
 use dentree_vfs::FsStat;
 
 impl Ext4 {
-    /// Sizes and free counts: current ones if the file system may be changed, else the
-    /// superblock's.
+    /// Current, or the superblock's if read-only.
     pub(crate) fn fs_stat(&self) -> FsStat {
         let sb = &self.sb;
         // Blocks reserved for content in memory count as used.
@@ -30,19 +29,18 @@ impl Ext4 {
         }
     }
 
-    /// Blocks that the kernel reserves for delayed allocation, which needs extents.
+    /// As in the kernel, only delayed allocation with extents reserves blocks.
     fn delalloc_reserve(&self) -> u64 {
         if self.sb.incompat.has(Incompat::EXTENTS) { self.reserved_for_metadata() } else { 0 }
     }
 
-    /// Blocks reserved for the maps of content not allocated yet: 2%, at most 4096 clusters.
+    /// Reserves 2%, at most 4096 clusters, for maps of content not allocated yet.
     pub(crate) fn reserved_for_metadata(&self) -> u64 {
         let sb = &self.sb;
         ((sb.blocks_count >> sb.log_cluster_ratio) / 50).min(4096) << sb.log_cluster_ratio
     }
 
-    /// Blocks of permanent metadata: as mke2fs or the kernel recorded them, else counted from the
-    /// layout, without the journal.
+    /// Uses what mke2fs or the kernel recorded, else the layout, without the journal.
     fn overhead(&self) -> u64 {
         let sb = &self.sb;
         if sb.overhead_clusters != 0 {

@@ -1,4 +1,4 @@
-//! Changes of a file system's parameters, in the superblock and its backups alone.
+//! Changes of parameters in the superblock and its backups.
 
 use crate::open::read_superblock;
 use crate::{Error, Ext4, Options, Result, Structure};
@@ -15,9 +15,9 @@ pub enum Tune {
     Label(Vec<u8>),
     /// The UUID.
     Uuid([u8; 16]),
-    /// The blocks reserved for root in thousandths of a percent, at most 50 percent.
+    /// Blocks reserved for root, in thousandths of a percent; at most 50 percent.
     ReservedPercent(u32),
-    /// The number of blocks reserved for root, at most half of all.
+    /// Blocks reserved for root; at most half of all.
     ReservedBlocks(u64),
     /// The user that may take reserved blocks.
     ReservedUid(u16),
@@ -35,27 +35,27 @@ pub enum Tune {
     LastMounted(Vec<u8>),
     /// Default mount options in words, at most 63 bytes.
     MountOptions(Vec<u8>),
-    /// Bits of [`Superblock::default_mount_opts`] to clear, then bits to set.
+    /// Bits of [`Superblock::default_mount_opts`].
     DefaultMountOptions {
         /// To clear.
         clear: u32,
         /// To set.
         set: u32,
     },
-    /// Blocks that RAID puts on one disk before it goes on to the next.
+    /// Blocks on one disk of a RAID before the next.
     RaidStride(u16),
-    /// Blocks of a whole stripe of RAID.
+    /// Blocks of a whole RAID stripe.
     RaidStripeWidth(u32),
-    /// The hash of new directories, as in [`Superblock::default_hash_version`]: 0 to 2.
+    /// Hash of new directories, as in [`Superblock::default_hash_version`]: 0 to 2.
     HashVersion(u8),
 }
 
-/// Changes the file system on `device`, which has no other user: the backups of the superblock, a
-/// flush, then the superblock.
+/// Changes the file system on `device`, which has no other user: the backups, a flush, then the
+/// superblock.
 ///
 /// # Errors
-/// Before anything is written: a damaged superblock or backup, a journal that needs recovery, a
-/// value that is too large, a UUID that checksums cover. Then errors of the device.
+/// Before any write: a damaged superblock or backup, a journal that needs recovery, a value that is
+/// too large, a UUID that checksums cover. Then errors of the device.
 ///
 /// ```
 /// use dentree_blockdev::{BlockDevice, MemoryDevice};
@@ -96,7 +96,6 @@ pub fn tune(device: &Arc<dyn BlockDevice>, changes: &[Tune], now: InodeTime) -> 
     device.flush().map_err(|source| place.io_write(source))
 }
 
-/// Refuses what this file system cannot have.
 fn check(sb: &Superblock, change: &Tune) -> Result<()> {
     let refuse = |what: String| Err(Error::Unsupported(what));
     let too_long = |name: &str, text: &[u8], most: usize| match text.len() {
@@ -114,9 +113,11 @@ fn check(sb: &Superblock, change: &Tune) -> Result<()> {
             refuse("more than half of all blocks cannot be reserved".to_owned())
         }
         Tune::Errors(behaviour) if !(1..=3).contains(behaviour) => {
-            refuse(format!("behaviour {behaviour} on errors is unknown"))
+            refuse(format!("behaviour {behaviour} on errors is unknown: use 1 to 3"))
         }
-        Tune::HashVersion(version) if *version > 2 => refuse(format!("hash {version} is unknown")),
+        Tune::HashVersion(version) if *version > 2 => {
+            refuse(format!("hash version {version} is unknown: use 0 to 2"))
+        }
         Tune::Uuid(_) if sb.has_group_checksums() && !sb.incompat.has(Incompat::CSUM_SEED) => {
             let what = "the UUID is part of all checksums, as the file system lacks metadata_csum_seed; \
                         `tune2fs -U` writes them anew";
@@ -126,8 +127,7 @@ fn check(sb: &Superblock, change: &Tune) -> Result<()> {
     }
 }
 
-/// Position and new bytes of a group's copy of the superblock. A backup keeps what it does not
-/// share with the superblock.
+/// Offset and new bytes of a group's copy. A backup keeps the fields of its own.
 fn changed(
     device: &dyn BlockDevice,
     sb: &Superblock,
@@ -154,7 +154,7 @@ impl Tune {
             Tune::Uuid(uuid) => sb.uuid = *uuid,
             Tune::ReservedPercent(share) => {
                 let blocks = u128::from(sb.blocks_count) * u128::from(*share) / 100_000;
-                // Half of all blocks at most.
+                // At most half of all blocks.
                 sb.reserved_blocks_count = u64::try_from(blocks).unwrap_or(0);
             }
             Tune::ReservedBlocks(blocks) => sb.reserved_blocks_count = *blocks,

@@ -1,23 +1,17 @@
-//! Metadata blocks are verified once, not at each use. Checksums of blocks read or changed just
-//! before took 12% of the time of a creation.
+//! Metadata blocks are verified at their first use only: checksums of cached blocks took 12% of a
+//! creation.
 
 use crate::{Ext4, Place, Result};
 use dentree_bufcache::Buffer;
 use dentree_ext4_format::{ChecksumSeed, GroupNumber, Problem};
 
-/// What a block was verified as. A hostile image may use one block as several things, and each use
-/// verifies it.
+/// One block of a hostile image may be used as several structures.
 #[derive(Clone, Copy)]
 pub(crate) enum VerifiedAs {
-    /// A leaf of the directory with this seed.
     DirectoryLeaf(ChecksumSeed),
-    /// An index block of the directory with this seed.
     DirectoryIndex(ChecksumSeed),
-    /// An extent node of the inode with this seed.
     ExtentNode(ChecksumSeed),
-    /// The inode bitmap of a group.
     InodeBitmap(GroupNumber),
-    /// The block bitmap of a group.
     BlockBitmap(GroupNumber),
 }
 
@@ -35,8 +29,8 @@ impl VerifiedAs {
 }
 
 impl Ext4 {
-    /// Runs `check` on the metadata block at `place`, unless it passed before. Changes keep a block
-    /// valid, so its later versions inherit the mark.
+    /// Skips a block that passed before. Later versions inherit the mark, as changes keep a block
+    /// valid.
     pub(crate) fn verify_once(
         &self,
         place: Place,
@@ -54,7 +48,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Marks a metadata block that was just created as valid.
+    /// The block was just created.
     pub(crate) fn set_verified(&self, place: Place, checked: VerifiedAs) -> Result<()> {
         if let Some(block) = place.block {
             let made = self.cache.get(block.0).map_err(|source| place.io(source))?;

@@ -1,5 +1,4 @@
-//! Images whose structures form loops: readers end, and report an error if there is no right
-//! answer.
+//! Structures that form loops: readers end, and report an error if there is no right result.
 
 use crate::damage::images::{self, Image};
 use crate::examine::{BLOCK, Outcome, examine};
@@ -8,7 +7,7 @@ use dentree_ext4::{Ext4, Options};
 use dentree_vfs::{Extent, FileSystem, Ino};
 use std::sync::Arc;
 
-/// Offsets in the superblock and in inodes, with the kernel's names.
+/// Offsets, under kernel names.
 const S_LAST_ORPHAN: usize = 0x400 + 0xE8;
 const I_SIZE: usize = 0x04;
 const I_DTIME: usize = 0x14;
@@ -18,7 +17,6 @@ const I_FILE_ACL: usize = 0x68;
 
 const JOURNAL_INODE: u32 = 8;
 
-/// An image being changed.
 struct PatchedImage {
     image: Image,
     intact: Outcome,
@@ -35,7 +33,6 @@ impl PatchedImage {
         Ext4::open(Arc::new(device), Options::default()).unwrap()
     }
 
-    /// The inode number of a path.
     fn find(&self, path: &str) -> u32 {
         let fs = self.open();
         let found = path.split('/').filter(|name| !name.is_empty()).fold(fs.root(), |ino, name| {
@@ -45,7 +42,7 @@ impl PatchedImage {
         u32::try_from(found.0).unwrap()
     }
 
-    /// An inode's position in the image: these images have one inode table.
+    /// There is one inode table.
     fn inode(&self, ino: u32) -> usize {
         let table = usize::try_from(self.u32(2 * BLOCK + 8)).unwrap();
         let size = usize::from(u16::from_le_bytes([self.image.bytes[0x458], self.image.bytes[0x459]]));
@@ -64,7 +61,6 @@ impl PatchedImage {
         self.put(at, &value.to_le_bytes());
     }
 
-    /// Visits the whole image, within the limits for damaged images.
     fn examine(&self, what: &str) -> Outcome {
         let outcome = examine(self.image.bytes.clone());
         outcome.check(&self.intact, what);
@@ -83,7 +79,7 @@ fn an_extent_node_that_is_its_own_child_is_damage() {
     let root = patched.inode(holes) + I_BLOCK;
     let leaf = patched.u32(root + 12 + 4);
     let leaf_at = usize::try_from(leaf).unwrap() * BLOCK;
-    // The root claims two levels of nodes; both are the block that was the only leaf.
+    // The root claims two levels; both are the block that was the only leaf.
     patched.put(root + 6, &[2, 0]);
     patched.put(leaf_at + 2, &[1, 0]);
     patched.put(leaf_at + 6, &[1, 0]);
@@ -123,8 +119,7 @@ fn a_pointer_block_that_points_to_itself_ends_after_three_levels() {
 fn an_htree_node_that_is_its_own_child_is_damage() {
     let mut patched = PatchedImage::new("two-levels");
     let large = patched.find("/large");
-    // The root's entries name index blocks of the directory: point the first to the root, the
-    // second to itself.
+    // Point the root's first entry to the root, the second to itself.
     let root = patched.image.bytes.chunks(BLOCK).position(|block| {
         block.get(..4) == Some(&large.to_le_bytes()) && block[0x1E] == 1 && block[0x1D] == 8
     });
@@ -134,7 +129,7 @@ fn an_htree_node_that_is_its_own_child_is_damage() {
         patched.put_u32(root + 0x24, target);
         let outcome = patched.examine("an htree loop");
         let messages = messages(&outcome);
-        let place = format!("damaged: directory index (block {target} of it), inode {large}");
+        let place = format!("damaged: directory index (file block {target}), inode {large}");
         assert!(target != 0 || messages.contains(&place), "{messages}");
     }
 }
@@ -143,7 +138,6 @@ fn an_htree_node_that_is_its_own_child_is_damage() {
 fn a_directory_below_itself_is_listed_once_and_walked_to_any_depth() {
     let mut patched = PatchedImage::new("ext4-bare");
     let (upper, lower, child) = (patched.find("/a"), patched.find("/a/b"), patched.find("/a/b/c"));
-    // In /a/b, point the entry of c to /a.
     let entry = [&child.to_le_bytes()[..], &[0, 0, 1, 2, b'c']].concat();
     let at = patched
         .image
@@ -186,7 +180,7 @@ fn a_directory_that_maps_one_block_a_million_times_is_damage() {
     let large = patched.find("/large");
     let inode = patched.inode(large);
     let leaf = patched.u32(inode + I_BLOCK + 4);
-    // The last three blocks: pointers to the leaf, pointers to that block, pointers to that one.
+    // Pointers to the leaf, to that block, to that one.
     let blocks = u32::try_from(patched.image.bytes.len() / BLOCK).unwrap();
     for level in [leaf, blocks - 3, blocks - 2] {
         let block = if level == leaf { blocks - 3 } else { level + 1 };
