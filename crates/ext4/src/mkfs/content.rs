@@ -13,9 +13,8 @@ use std::ops::Range;
 const RESIZE: u32 = 7;
 const JOURNAL: u32 = 8;
 
-/// The longest initialized extent.
+/// Blocks of an initialized extent.
 const EXTENT_MAX: u64 = 32768;
-/// Extents and direct pointers in the inode.
 const ROOT_EXTENTS: usize = 4;
 const DIRECT: usize = 12;
 
@@ -29,8 +28,7 @@ pub(super) struct Files {
     pub(super) blocks: Vec<(u64, Vec<u8>)>,
 }
 
-/// Builds the inodes and their content; allocates blocks for their maps. `None` if there is no
-/// space.
+/// `None` if there is no space.
 pub(super) fn files(sb: &mut Superblock, layout: &mut Layout, now: InodeTime) -> Option<Files> {
     let mut builder = Builder { sb, space: &mut layout.space, now, files: Files::default() };
     builder.directory(InodeNumber::ROOT, 0o40_755, 3, &layout.root)?;
@@ -124,7 +122,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// Twelve direct pointers, then one, two and three levels of pointer blocks.
+    /// Twelve direct pointers, then trees of one, two and three levels.
     fn map_by_indirect_blocks(&mut self, inode: &mut Inode, runs: &[Range<u64>]) -> Option<()> {
         let near = runs.first()?.start;
         let mut blocks = runs.iter().cloned().flatten();
@@ -136,8 +134,7 @@ impl Builder<'_> {
         blocks.next().is_none().then_some(())
     }
 
-    /// The file's next block, or a pointer block `level` levels above it; `Some(None)` after the
-    /// last.
+    /// The next block, or an indirect block `level` levels above it; `Some(None)` after the last.
     fn pointer(
         &mut self,
         blocks: &mut impl Iterator<Item = u64>,
@@ -161,8 +158,7 @@ impl Builder<'_> {
         Some(Some(u32::try_from(own).ok()?))
     }
 
-    /// A directory: its first block has `.` and `..`, and in the root `lost+found`; the others are
-    /// empty.
+    /// Writes `.` and `..`, and in the root `lost+found`.
     fn directory(&mut self, ino: InodeNumber, mode: u16, links: u16, run: &Range<u64>) -> Option<()> {
         let sb = self.sb;
         let mut inode = self.inode(ino, mode, std::slice::from_ref(run))?;
@@ -192,9 +188,9 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// The resize inode maps the reserved descriptor blocks. Block `pointers` points to those after
-    /// the first superblock, each of them to its counterparts after the backups. A pointer's slot
-    /// is its block's index among all descriptor blocks.
+    /// Maps the reserved descriptor blocks: `pointers` to those after the first superblock, each of
+    /// them to its counterparts after the backups. A pointer's slot is its block's index among all
+    /// descriptor blocks.
     fn resize(&mut self, pointers: u64) -> Option<()> {
         let sb = self.sb;
         let per_block = u64::from(sb.block_size.bytes() / 4);
@@ -218,7 +214,7 @@ impl Builder<'_> {
         }
         self.files.blocks.push((pointers, top));
         let mut inode = Inode::new(InodeNumber(RESIZE), 0o100_600, 0, self.now, sb);
-        // The doubly indirect pointer.
+        // The double indirect pointer.
         inode.block.get_mut(13 * 4..14 * 4)?.copy_from_slice(&u32::try_from(pointers).ok()?.to_le_bytes());
         inode.size = (12 + per_block + per_block * per_block) << sb.block_size.log2();
         inode.sectors = self.sectors(1 + reserved * (1 + u64::try_from(backups.len()).ok()?));
@@ -226,7 +222,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// The empty journal. Returns the superblock's backup of its inode.
+    /// Returns its inode's backup for the superblock.
     fn journal(&mut self, runs: &[Range<u64>]) -> Option<[u32; 17]> {
         let inode = self.inode(InodeNumber(JOURNAL), 0o100_600, runs)?;
         let blocks: u64 = runs.iter().map(|run| run.end - run.start).sum();
@@ -248,8 +244,7 @@ impl Builder<'_> {
         Some(backup)
     }
 
-    /// The orphan file (kernel document `orphan.rst`). Each block ends with a magic number and a
-    /// checksum that covers the block's number.
+    /// Kernel document `orphan.rst`. Each block ends with a magic number and a checksum.
     fn orphan_file(&mut self, run: &Range<u64>) -> Option<()> {
         let ino = InodeNumber(ORPHAN_FILE);
         let inode = self.inode(ino, 0o100_600, std::slice::from_ref(run))?;

@@ -1,4 +1,4 @@
-//! The features of a new file system: the syntax of `mke2fs -O`, and dependencies.
+//! Features of a new file system.
 
 use super::MkfsError;
 use dentree_ext4_format::{Compat, Incompat, RoCompat};
@@ -51,19 +51,19 @@ const UNSUPPORTED: &[&str] = &[
     "verity",
 ];
 
-/// Dependencies: feature, required feature.
+/// Pairs of feature and required feature.
 const NEEDS: &[(&str, &str)] = &[
     ("64bit", "extent"),
     ("large_dir", "dir_index"),
     ("metadata_csum_seed", "metadata_csum"),
     ("orphan_file", "has_journal"),
-    // Its file is larger than 2 GiB, and its blocks' order must not depend on the number of
+    // The inode's file exceeds 2 GiB, and its blocks' order must not depend on the number of
     // backups.
     ("resize_inode", "large_file"),
     ("resize_inode", "sparse_super"),
 ];
 
-/// A set of supported features with their dependencies.
+/// Supported features with their dependencies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     pub(super) compat: Compat,
@@ -78,9 +78,9 @@ impl Features {
     const EXT3: &str = "ext2,has_journal";
     const EXT4: &str = "ext3,extent,64bit,flex_bg,huge_file,dir_nlink,extra_isize,metadata_csum";
 
-    /// The features of `mke2fs -t ext4` (version 1.47, Debian 12), changed by `list`:
-    /// comma-separated names, with `^` before those to remove. The words `ext2`, `ext3` and `ext4`
-    /// replace all before them by mke2fs's features for that type; `none` by nothing.
+    /// The features of `mke2fs -t ext4` (version 1.47, Debian 12), changed by `list` in the syntax
+    /// of `mke2fs -O`: comma-separated names, `^` removes one. `ext2`, `ext3` and `ext4` replace
+    /// all before them by mke2fs's defaults for that type; `none` by nothing.
     ///
     /// # Errors
     /// Unknown or unsupported names, and missing dependencies.
@@ -172,7 +172,7 @@ impl Default for Features {
 }
 
 impl std::fmt::Display for Features {
-    /// The names as dumpe2fs prints them.
+    /// Prints the names as dumpe2fs does.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = [self.compat.names(), self.incompat.names(), self.ro_compat.names()].concat();
         f.write_str(&names.join(" "))

@@ -1,24 +1,21 @@
-//! Sizes: the superblock for a device and options, except for the counts made later.
+//! The superblock for a device and options, without free counts.
 
 use super::{MkfsError, MkfsOptions};
 use dentree_ext4_format::{BlockSize, Compat, GroupNumber, Incompat, Superblock};
 
-/// The inodes of a group at least, as the first one has the reserved inodes, `lost+found` and the
-/// orphan file.
+/// Inodes per group, as the first has the reserved inodes, `lost+found` and the orphan file.
 const LEAST_INODES: u64 = 16;
-/// mke2fs, too, drops a last group with fewer blocks besides its metadata.
+/// Besides its metadata, in a last group (as mke2fs).
 pub(crate) const LEAST_DATA: u64 = 50;
 /// `user_xattr` and `acl`, as in Debian's `mke2fs.conf`.
 const DEFAULT_MOUNT_OPTS: u32 = 0xC;
-/// The length of the fields after the first 128 bytes of an inode.
+/// Fields after the first 128 bytes of an inode.
 const EXTRA_ISIZE: u16 = 32;
-/// The block count ends at a page boundary, so that no page crosses the device's end.
 const PAGE: u64 = 4096;
-/// Block numbers in the resize inode and in the journal's backup have 32 bits, so ours do.
+/// The resize inode and the journal's backup have 32-bit block numbers.
 const MOST_BLOCKS: u64 = u32::MAX as u64;
 
-/// mke2fs's defaults for the size of a device: the block size, as a power of two, and bytes per
-/// inode.
+/// mke2fs's defaults: log2 of the block size, bytes per inode.
 fn by_size(bytes: u64) -> (u32, u64) {
     const MIB: u64 = 1 << 20;
     const TIB: u64 = 1 << 40;
@@ -31,7 +28,7 @@ fn by_size(bytes: u64) -> (u32, u64) {
     }
 }
 
-/// mke2fs's journal size for a number of blocks; 0 if it has no space for one.
+/// Computed as by mke2fs; 0 if there is no space for a journal.
 pub(super) fn journal_blocks(blocks: u64) -> u32 {
     const KI: u64 = 1024;
     match blocks {
@@ -47,17 +44,16 @@ pub(super) fn journal_blocks(blocks: u64) -> u32 {
     }
 }
 
-/// mke2fs's size of the orphan file in blocks.
 pub(super) fn orphan_file_blocks(blocks: u64) -> u64 {
     (blocks / 4096).clamp(32, 512)
 }
 
-/// Initial blocks of `lost+found`, so that e2fsck need not allocate any in a damaged file system.
+/// e2fsck need not allocate them in a damaged file system.
 pub(super) fn lost_and_found_blocks(block_size: BlockSize) -> u64 {
     (16384 >> block_size.log2()).min(12)
 }
 
-/// The superblock for a device of `bytes` bytes. Free counts are still zero.
+/// Free counts are still 0.
 pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock, MkfsError> {
     let (log_block_size, bytes_per_inode) = by_size(bytes);
     let by_size = BlockSize::from_log_block_size(log_block_size - 10);
@@ -87,12 +83,11 @@ pub(super) fn superblock(bytes: u64, options: &MkfsOptions) -> Result<Superblock
     Ok(sb)
 }
 
-/// Refuses options that fit no device.
 fn check(options: &MkfsOptions, block_size: BlockSize) -> Result<(), MkfsError> {
     if options.label.len() > 16 {
         return Err(MkfsError::LabelTooLong { len: options.label.len() });
     }
-    // Content is after the first 128 bytes of an inode.
+    // Inline content is after the first 128 bytes of an inode.
     let least = if options.features.incompat.has(Incompat::INLINE_DATA) { 256 } else { 128 };
     let (bytes, most) = (options.inode_size, block_size.bytes());
     if !bytes.is_power_of_two() || !(least..=most).contains(&bytes) {
@@ -128,8 +123,7 @@ fn set_features(sb: &mut Superblock, blocks: u64, options: &MkfsOptions) {
     }
 }
 
-/// Divides the blocks into groups. A last group with little more than its own metadata is dropped,
-/// and its blocks stay unused. `None` if no group remains.
+/// Drops a last group with little more than its metadata. `None` if no group remains.
 fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
     let first = u64::from(sb.first_data_block);
     let per_group = u64::from(sb.blocks_per_group);
@@ -145,13 +139,11 @@ fn set_groups(sb: &mut Superblock, blocks: u64, inodes: u64) -> Option<()> {
         if rest == per_group || rest >= own + LEAST_DATA {
             return Some(());
         }
-        // Only whole groups remain.
         sb.blocks_count = sb.group_start(last).0;
     }
 }
 
-/// Sets at least `inodes` inodes, up to rounding: inode tables fill whole blocks, and inode bitmaps
-/// whole bytes.
+/// Rounded: inode tables fill blocks, inode bitmaps bytes.
 fn set_inodes(sb: &mut Superblock, inodes: u64) -> Option<()> {
     let groups = u64::from(sb.groups);
     let most = most_inodes(sb) / groups;
@@ -162,14 +154,13 @@ fn set_inodes(sb: &mut Superblock, inodes: u64) -> Option<()> {
     Some(())
 }
 
-/// The bitmap of a group's inodes is one block.
+/// A group's bitmap is one block.
 fn most_inodes(sb: &Superblock) -> u64 {
     let groups = u64::from(sb.groups);
     (u64::from(sb.block_size.bytes()) * 8).min(u64::from(u32::MAX) / groups) * groups
 }
 
-/// Space for the descriptors of a file system 1024 times as large, within the reach of one pointer
-/// block.
+/// Suffices for a file system 1024 times as large, within the reach of one indirect block.
 fn reserved_gdt_blocks(sb: &Superblock) -> Option<u16> {
     if !sb.compat.has(Compat::RESIZE_INODE) {
         return Some(0);
@@ -181,7 +172,7 @@ fn reserved_gdt_blocks(sb: &Superblock) -> Option<u16> {
     u16::try_from(reserved).ok()
 }
 
-/// Blocks at the start of a group: superblock, descriptors, reserved descriptor blocks.
+/// Superblock, descriptors, reserved descriptor blocks.
 pub(super) fn base_blocks(sb: &Superblock, group: GroupNumber) -> u64 {
     if sb.group_has_superblock(group) {
         1 + u64::from(sb.desc_blocks()) + u64::from(sb.reserved_gdt_blocks)

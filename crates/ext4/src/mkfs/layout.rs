@@ -1,10 +1,6 @@
-//! The places of all structures.
-//!
-//! As with mke2fs: groups with a backup start with superblock, descriptors and reserved descriptor
-//! blocks. Bitmaps and inode tables are in their group; with flex_bg those of sixteen groups are in
-//! the first of them, and what does not fit in the next. Then follow the root directory,
-//! `lost+found`, the resize inode's block and the orphan file; the journal is in the middle of the
-//! file system, to shorten seeks.
+//! Layout of all structures, as by mke2fs. Bitmaps and inode tables are in their group; with
+//! `flex_bg` those of sixteen groups are in the first. Then follow root, `lost+found`, the resize
+//! inode's block and the orphan file. The journal is in the middle, for short seeks.
 
 use super::MkfsError;
 use super::geometry::{base_blocks, journal_blocks, lost_and_found_blocks, orphan_file_blocks};
@@ -12,21 +8,18 @@ use super::space::UsedBlocks;
 use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupFlags, GroupNumber, Superblock};
 use std::ops::Range;
 
-/// The inodes in use besides the reserved ones: `lost+found`, then the orphan file.
+/// The first unreserved inodes.
 pub(super) const LOST_AND_FOUND: u32 = 11;
 pub(super) const ORPHAN_FILE: u32 = 12;
 
-/// The places of all structures.
 pub(super) struct Layout {
     pub(super) groups: Vec<GroupDesc>,
     pub(super) space: UsedBlocks,
     pub(super) root: Range<u64>,
     pub(super) lost_and_found: Range<u64>,
-    /// The resize inode's pointer block; `None` without a resize inode.
+    /// The resize inode's indirect block.
     pub(super) resize: Option<u64>,
-    /// Empty without an orphan file.
     pub(super) orphans: Range<u64>,
-    /// Empty without a journal.
     pub(super) journal: Vec<Range<u64>>,
     pub(super) last_inode: u32,
 }

@@ -1,22 +1,18 @@
 //! Creating file systems.
 //!
 //! [`mkfs`] writes an empty ext2, ext3 or ext4 file system with the layout of mke2fs (e2fsprogs
-//! 1.47). It writes only blocks that are not zero, so a new sparse file stays sparse: some hundred
-//! blocks of 20 GiB. With descriptor checksums, groups stay uninitialized; their bitmaps are
-//! created at first use.
+//! 1.47). It skips blocks of zeros, so a sparse file stays sparse: 20 GiB need some hundred blocks.
+//! With descriptor checksums, bitmaps are created at a group's first use.
 //!
-//! The primary superblock is written last, after a flush: an interrupted mkfs is not mounted by
-//! mistake.
+//! The primary superblock is written last, after a flush: an interrupted mkfs cannot be mounted.
 //!
 //! # Differences from mke2fs
-//! - A group whose inode table reads as zeros has `ITABLE_ZEROED`, so the kernel need not zero it
-//!   after the first mount.
-//! - Unused reserved inodes (1, 3 to 6, 9, 10) stay zero, without checksum and times, as they are
-//!   never read.
-//! - The tables of a last, short flex group are adjacent, without gaps for missing groups.
+//! - Inode tables that read as zeros have `ITABLE_ZEROED`: the kernel need not zero them.
+//! - Unused reserved inodes (1, 3 to 6, 9, 10) stay zero, without checksum and times.
+//! - The tables of a short last flex group are adjacent.
 //! - The journal is one run after the middle, even if another group has more space.
-//! - A group has at least 16 inodes, where mke2fs makes as few as 8.
-//! - `lost+found` has 16 KiB also with inline_data, where mke2fs makes it one block shorter.
+//! - A group has at least 16 inodes, not 8.
+//! - `lost+found` has 16 KiB also with `inline_data`, not a block less.
 //! - `s_kbytes_written` is 0.
 
 mod content;
@@ -39,32 +35,31 @@ pub(crate) use geometry::LEAST_DATA;
 pub struct MkfsOptions {
     /// Features.
     pub features: Features,
-    /// Block size: 1, 2 or 4 KiB. Default: 4 KiB, below 512 MiB 1 KiB.
+    /// 1, 2 or 4 KiB. Default: 4 KiB, below 512 MiB 1 KiB.
     pub block_size: Option<BlockSize>,
     /// Label, at most 16 bytes.
     pub label: Vec<u8>,
     /// UUID.
     pub uuid: [u8; 16],
-    /// Seed of directory hashes. Random, so that an attacker cannot choose names for one leaf of an
-    /// index.
+    /// Seed of directory hashes; random, against names chosen for one leaf.
     pub hash_seed: [u32; 4],
-    /// The creation time, in whole seconds.
+    /// Creation time, in whole seconds.
     pub now: InodeTime,
-    /// Inodes, at least 16 for each group. Default: by `bytes_per_inode`.
+    /// At least 16 for each group. Default: by `bytes_per_inode`.
     pub inodes: Option<u32>,
-    /// Bytes for each inode, 1 KiB to 64 MiB. Default: by the device's size.
+    /// 1 KiB to 64 MiB. Default: by the device's size.
     pub bytes_per_inode: Option<u32>,
-    /// Inode size in bytes: a power of two from 128 to the block size.
+    /// In bytes: a power of two from 128 to the block size.
     pub inode_size: u32,
     /// Blocks reserved for root, in thousandths of a percent; at most 50000.
     pub reserved: u32,
-    /// Whether the device is all zeros, as a new sparse file is. If not, mkfs zeroes what must read
-    /// as zeros, which takes time.
+    /// The device is all zeros, as a new sparse file is. If not, mkfs writes the zeros, which takes
+    /// time.
     pub reads_as_zeros: bool,
 }
 
 impl MkfsOptions {
-    /// An ext4 file system with this identity, created at `now`, on a device that reads as zeros.
+    /// Ext4 with this identity, on a device of zeros.
     pub fn new(uuid: [u8; 16], hash_seed: [u32; 4], now: InodeTime) -> MkfsOptions {
         MkfsOptions {
             features: Features::default(),
@@ -82,28 +77,28 @@ impl MkfsOptions {
     }
 }
 
-/// The errors of [`mkfs`].
+/// Errors of [`mkfs`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {
     /// A feature that does not exist.
-    #[error("there is no feature {name}: see `man ext4`")]
+    #[error("the feature {name} is unknown: see `man 5 ext4`")]
     UnknownFeature {
-        /// The given name.
+        /// Its name.
         name: String,
     },
-    /// A feature that exists, but is not supported here.
+    /// A feature that only others support.
     #[error("the feature {name} is not supported: leave it out, or use mke2fs")]
     Unsupported {
-        /// The given name.
+        /// Its name.
         name: String,
     },
-    /// A feature without a required one.
+    /// A feature without one that it requires.
     #[error("{feature} needs {needed}: add it, or leave out {feature}")]
     Needs {
-        /// The requested feature.
+        /// The feature.
         feature: &'static str,
-        /// The required feature.
+        /// What it requires.
         needed: &'static str,
     },
     /// An unsupported block size.
@@ -117,13 +112,13 @@ pub enum MkfsError {
     InodeSize {
         /// The requested size.
         bytes: u32,
-        /// The least size with these features.
+        /// The least with these features.
         least: u32,
         /// The block size.
         most: u32,
     },
     /// An invalid number of bytes for each inode.
-    #[error("one inode for {bytes} bytes is out of range: use 1024 to 67108864")]
+    #[error("{bytes} bytes per inode are out of range: use 1024 to 67108864")]
     BytesPerInode {
         /// The requested number.
         bytes: u32,
@@ -142,19 +137,19 @@ pub enum MkfsError {
     /// A label that is too long.
     #[error("the label has {len} bytes, at most 16 are allowed")]
     LabelTooLong {
-        /// Its length.
+        /// In bytes.
         len: usize,
     },
     /// Too little space for a file system.
     #[error("{bytes} bytes are too few for a file system with these features")]
     TooSmall {
-        /// The device's size.
+        /// In bytes.
         bytes: u64,
     },
     /// A device that is too large.
-    #[error("{bytes} bytes are too many: at most {most} with blocks of this size")]
+    #[error("{bytes} bytes are too many: at most {most} with this block size")]
     TooLarge {
-        /// The device's size.
+        /// In bytes.
         bytes: u64,
         /// The limit.
         most: u64,
@@ -162,7 +157,7 @@ pub enum MkfsError {
     /// The device failed.
     #[error("cannot write {what}: {source}")]
     Device {
-        /// What was being written.
+        /// What was written.
         what: &'static str,
         /// The device's error.
         source: io::Error,
@@ -174,7 +169,7 @@ pub enum MkfsError {
 pub struct NewFileSystem {
     /// Block size.
     pub block_size: BlockSize,
-    /// All blocks. Blocks after them, too few for a group, are unused.
+    /// All blocks. A rest too small for a group is unused.
     pub blocks: u64,
     /// Free blocks.
     pub free_blocks: u64,
@@ -187,7 +182,7 @@ pub struct NewFileSystem {
 /// Creates an empty file system that fills `device`. All previous content is lost.
 ///
 /// # Errors
-/// Options that do not fit the device, before anything is written; errors of the device.
+/// Before any write: options that do not fit the device. Then errors of the device.
 ///
 /// ```
 /// use dentree_blockdev::MemoryDevice;

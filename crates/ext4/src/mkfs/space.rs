@@ -1,10 +1,10 @@
-//! The blocks in use during the layout: few long runs, whatever the size.
+//! Blocks in use: few long runs, whatever the size.
 
 use dentree_ext4_format::Superblock;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The blocks in use, as runs that neither overlap nor touch.
+/// Runs neither overlap nor touch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UsedBlocks {
     /// First block → end.
@@ -12,7 +12,7 @@ pub(super) struct UsedBlocks {
 }
 
 impl UsedBlocks {
-    /// Allocates `range`, which is free.
+    /// `range` is free.
     pub(super) fn allocate(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -51,8 +51,7 @@ impl UsedBlocks {
         free
     }
 
-    /// Allocates the first `len` contiguous free blocks after `goal`, else before it; all in one
-    /// group, so that no table crosses a group's end.
+    /// After `goal`, else before it; no table crosses a group's end.
     pub(super) fn allocate_in_group(&mut self, sb: &Superblock, goal: u64, len: u64) -> Option<u64> {
         let first_block = u64::from(sb.first_data_block);
         let per_group = u64::from(sb.blocks_per_group);
@@ -68,7 +67,7 @@ impl UsedBlocks {
         Some(start)
     }
 
-    /// Allocates `len` free blocks after `goal`, else before it; in one run if possible.
+    /// After `goal`, else before it; in one run if possible.
     pub(super) fn allocate_runs(&mut self, sb: &Superblock, goal: u64, len: u64) -> Option<Vec<Range<u64>>> {
         let sides = [goal..sb.blocks_count, u64::from(sb.first_data_block)..goal];
         let free: Vec<_> = sides.into_iter().flat_map(|side| self.free(side)).collect();

@@ -13,11 +13,11 @@ use std::ops::Range;
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// The first and last bytes that are cleared, in which others look for what marks their formats:
-/// Btrfs 64 KiB from the start, ZFS and RAID within 256 KiB of either end.
+/// Cleared at both ends: Btrfs has its signature at 64 KiB, ZFS and RAID within 256 KiB of either
+/// end.
 const SIGNATURES: u64 = 512 << 10;
 
-/// Writes all structures, a flush, and then the primary superblock.
+/// All structures, a flush, then the primary superblock.
 pub(super) fn write(
     device: &dyn BlockDevice,
     sb: &mut Superblock,
@@ -61,7 +61,7 @@ impl Output<'_> {
         self.device.write_at(offset, bytes).map_err(|source| MkfsError::Device { what, source })
     }
 
-    /// Writes whole blocks, unless the device already reads so.
+    /// Skips zeros if the device reads as zeros.
     fn put(&self, what: &'static str, block: u64, bytes: &[u8]) -> Result<(), MkfsError> {
         if self.reads_as_zeros && bytes.iter().all(|byte| *byte == 0) {
             return Ok(());
@@ -98,8 +98,7 @@ fn number(index: u64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }
 
-/// Sets the counts and flags of a descriptor and the superblock, and writes the group's initialized
-/// bitmaps.
+/// Also sets the counts and flags of descriptor and superblock.
 fn write_bitmaps(
     out: &Output<'_>,
     sb: &mut Superblock,
@@ -142,8 +141,8 @@ fn write_bitmaps(
     Ok(())
 }
 
-/// A group is uninitialized only if its bitmaps follow from the layout: it holds at most a
-/// superblock backup and its own bitmaps and table, and is not the last, which may be short.
+/// A group is uninitialized if its bitmaps follow from the layout: it holds only a superblock
+/// backup and its own metadata, and is not the last, which may be short.
 fn flags(sb: &Superblock, group: GroupNumber, used: u64, reads_as_zeros: bool) -> GroupFlags {
     let mut flags = GroupFlags::default();
     if group.0 == 0 || reads_as_zeros {
@@ -164,8 +163,7 @@ fn overhead(sb: &Superblock, group: GroupNumber) -> u32 {
     u32::try_from(base_blocks(sb, group) + 2 + sb.inode_table_blocks()).unwrap_or(0)
 }
 
-/// Zeroes tables that are read before a mount initializes them: the first one, and without
-/// descriptor checksums all.
+/// Before a mount initializes them: the first, and without descriptor checksums all.
 fn zero_tables(out: &Output<'_>, sb: &Superblock, layout: &Layout) -> Result<(), MkfsError> {
     let read_first = if sb.has_group_checksums() { 1 } else { layout.groups.len() };
     for desc in layout.groups.iter().take(read_first) {
@@ -193,7 +191,7 @@ fn write_inodes(out: &Output<'_>, sb: &Superblock, layout: &Layout, files: &File
     Ok(())
 }
 
-/// Writes the descriptors after the primary superblock, and the backups of both.
+/// Descriptors after the primary superblock, and the backups of both.
 fn write_copies(out: &Output<'_>, sb: &mut Superblock, layout: &Layout) -> Result<(), MkfsError> {
     let descriptors = descriptors(sb, &layout.groups);
     for group in
