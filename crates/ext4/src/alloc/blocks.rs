@@ -122,7 +122,7 @@ impl Ext4 {
         }
     }
 
-    /// For a directory of `blocks` blocks, by [preallocation](super::prealloc).
+    /// Allocates for a directory of `blocks` blocks, by [preallocation](super::prealloc).
     pub(crate) fn allocate_dir_block(
         &self,
         handle: &mut Handle<'_>,
@@ -201,7 +201,7 @@ impl Ext4 {
             };
             let left = left.ok_or_else(|| place.corrupt(range))?;
             if let Some(taken) = space.system.within(first, u64::from(count)).next() {
-                let because = "is free in the bitmap, and holds metadata";
+                let because = "is free in the bitmap but holds metadata";
                 let field = "block";
                 return Err(place.corrupt(Problem::Value { field, value: taken.start, because }));
             }
@@ -290,8 +290,8 @@ struct Request {
 }
 
 impl Request {
-    /// At the goal if that is long enough; else the first of full length, after the goal before
-    /// others; else the longest.
+    /// Prefers the goal if the run there is long enough; then the first run of full length, after
+    /// the goal before others; then the longest.
     fn search(&self, bitmap: &[u8], bits: usize) -> FreeRun {
         let [least, want] =
             [self.lens.start(), self.lens.end()].map(|&len| usize::try_from(len).unwrap_or(usize::MAX));

@@ -67,7 +67,7 @@ impl Ext4 {
             Err(Structure::FreedBlocks.at(first).corrupt(problem))
         };
         if self.writer()?.space.system.within(first, count).next().is_some() {
-            return wrong("holds metadata of the file system");
+            return wrong("holds file system metadata");
         }
         if !all_set(bitmap, bits.start, bits.end) {
             return wrong("is free already, or one behind it");
@@ -136,7 +136,7 @@ impl Ext4 {
     /// Half a change cannot be undone.
     pub(crate) fn all_or_abort<R>(&self, outcome: Result<R>) -> Result<R> {
         if let (Err(error), Some(writer)) = (&outcome, &self.writer) {
-            writer.journal.abort(format!("a change failed half way: {error}"));
+            writer.journal.abort(format!("a change failed halfway: {error}"));
         }
         outcome
     }
@@ -181,7 +181,7 @@ impl Ext4 {
         Ok(discarded << log2)
     }
 
-    /// In blocks.
+    /// `blocks`, `least` and the result count blocks.
     fn trim_group(&self, group: GroupNumber, blocks: Range<u64>, least: u64) -> Result<u64> {
         let space = &self.writer()?.space;
         let [from, to] = [blocks.start, blocks.end].map(|block| usize::try_from(block).unwrap_or(usize::MAX));
@@ -197,7 +197,7 @@ impl Ext4 {
                     continue;
                 }
                 if let Some(system) = space.system.within(start, count).next() {
-                    let (field, because) = ("block", "is free in the bitmap, and holds metadata");
+                    let (field, because) = ("block", "is free in the bitmap but holds metadata");
                     let problem = Problem::Value { field, value: system.start, because };
                     return Err(Structure::BlockBitmap(group).at(desc.block_bitmap).corrupt(problem));
                 }

@@ -12,7 +12,6 @@ const STAY: u32 = 1024;
 struct Goal {
     dir: InodeNumber,
     skip: u32,
-    /// Until it expires.
     files: u32,
 }
 

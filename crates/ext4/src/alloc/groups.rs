@@ -37,11 +37,11 @@ struct Group {
 
 pub(crate) struct GroupState {
     pub(crate) desc: GroupDesc,
-    /// Its block, and the index there.
+    /// Descriptor block, and index in it.
     place: (BlockNumber, usize),
     /// The last to write it to its block.
     written_in: Option<Tid>,
-    /// Changed since.
+    /// Changed since it was written.
     is_dirty: bool,
 }
 
@@ -76,7 +76,7 @@ impl Groups {
         self.all.get(usize::try_from(group.0).ok()?)?.desc.try_lock()
     }
 
-    /// `inodes_per_group`: full.
+    /// `inodes_per_group` means that the group is full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         &self.group(group).first_free_inode
     }
@@ -116,7 +116,7 @@ impl Groups {
         }
     }
 
-    /// For the commit.
+    /// The commit calls this.
     pub(crate) fn write_dirty(&self, changes: &mut BeforeCommit<'_>) -> io::Result<()> {
         let changed = std::mem::take(&mut *self.changed());
         for group in changed {
@@ -136,7 +136,7 @@ impl Groups {
 /// block. Relaxed: a slot is one self-contained word.
 pub(crate) struct InodeTables(Box<[AtomicU64]>);
 
-/// For 512 GiB with blocks of 4 KiB; beyond, groups share slots.
+/// Enough for 512 GiB with blocks of 4 KiB; beyond, groups share slots.
 const SLOTS: u32 = 1 << 12;
 
 impl InodeTables {
@@ -198,8 +198,8 @@ impl Ext4 {
         }
         let first = GroupNumber(meta_group * sb.descs_per_block());
         let start = sb.group_start(first).0 + u64::from(sb.group_has_superblock(first));
-        // With blocks of 1 KiB the superblock is in block 1; in bigalloc group 0 starts with block
-        // 0.
+        // With blocks of 1 KiB the superblock is in block 1, though in bigalloc group 0 starts with
+        // block 0.
         let shifted = first.0 == 0 && sb.block_size.bytes() == 1024 && sb.first_data_block == 0;
         BlockNumber(start + u64::from(shifted))
     }

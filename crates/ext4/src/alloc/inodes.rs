@@ -42,7 +42,7 @@ impl Ext4 {
         Err(Error::NoSpace)
     }
 
-    /// In the flex group's first group whose lock is free; that becomes the thread's [goal].
+    /// Takes the flex group's first group whose lock is free; that becomes the thread's [goal].
     fn allocate_uncontended_inode(
         &self,
         handle: &mut Handle<'_>,

@@ -59,9 +59,9 @@ impl ReservationClass {
 }
 
 pub(crate) struct Space {
-    /// Not reserved.
+    /// Free and not reserved.
     available: AtomicU64,
-    /// By the descriptors.
+    /// Free by the descriptors.
     free: AtomicU64,
     /// Included in `free` and `available`.
     uncommitted: AtomicU64,
@@ -109,7 +109,7 @@ impl GroupSpace {
 #[derive(Default)]
 struct UncommittedFrees {
     bits: BlockSet,
-    /// By transaction: the running one and the committing ones.
+    /// The same by transaction: the running one and the committing ones.
     of: Vec<(Tid, Vec<Range<usize>>)>,
 }
 
@@ -137,7 +137,7 @@ impl UncommittedFrees {
 /// while allocated, and preallocated while in no set.
 #[derive(Default)]
 struct BlockSet {
-    /// Up to the last byte needed.
+    /// Shorter than the group's bitmap, up to the last byte needed.
     bits: Vec<u8>,
     count: usize,
 }
@@ -233,7 +233,7 @@ impl Ext4 {
     /// Keeps content of a damaged map from overwriting system blocks.
     pub(crate) fn check_content_place(&self, place: Place, first: BlockNumber, count: u64) -> Result<()> {
         let taken = self.writer()?.space.system.within(first, count).next();
-        let because = "holds metadata of the file system";
+        let because = "holds file system metadata";
         taken.map_or(Ok(()), |taken| {
             Err(place.corrupt(Problem::Value { field: "block", value: taken.start, because }))
         })

@@ -38,7 +38,7 @@ impl Ext4 {
         Ok(first.into_iter().chain(all))
     }
 
-    /// From the directory's own group on, without the first `skip`.
+    /// Starts with the directory's own group; omits the first `skip`.
     pub(super) fn flex_group_members(
         &self,
         dir: &Snapshot,

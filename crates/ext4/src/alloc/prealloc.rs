@@ -37,7 +37,7 @@ pub(super) struct Preallocations(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     of: HashMap<InodeNumber, Prealloc>,
-    /// Of all preallocations.
+    /// Sum over all preallocations.
     blocks: u64,
     made: u64,
 }
@@ -113,7 +113,7 @@ impl Space {
 }
 
 impl Ext4 {
-    /// From the preallocation, else near `goal` with a new one.
+    /// Takes the preallocation, else a block near `goal` with a new preallocation.
     pub(super) fn allocate_reserved_dir_block(
         &self,
         handle: &mut Handle<'_>,

@@ -4,7 +4,7 @@ use crate::{Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat, Problem, Superblock};
 use std::ops::Range;
 
-/// Ascending and disjoint.
+/// Ascending and disjoint ranges.
 pub(crate) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
@@ -26,7 +26,7 @@ impl SystemBlocks {
         for range in ranges.into_iter().filter(|range| !range.is_empty()) {
             match merged.last_mut() {
                 Some(last) if range.start < last.end => {
-                    let because = "belongs to two structures of fixed place";
+                    let because = "belongs to two system structures";
                     let problem = Problem::Value { field: "block", value: range.start, because };
                     return Err(Structure::Superblock.at(fs.superblock_at).corrupt(problem));
                 }
@@ -57,7 +57,7 @@ pub(crate) fn copies_in(sb: &Superblock, group: GroupNumber) -> u64 {
     }
 }
 
-/// In the first, second and last group of a meta block group.
+/// The first, second and last group of a meta block group have its descriptors.
 fn has_meta_descriptors(sb: &Superblock, group: GroupNumber) -> bool {
     let within = group.0 % sb.descs_per_block();
     is_in_meta_group(sb, group) && (within <= 1 || within == sb.descs_per_block() - 1)

@@ -51,7 +51,7 @@ impl Run {
     }
 }
 
-/// With its first file block.
+/// Receives a run and its first file block.
 pub(crate) type Each<'a> = dyn FnMut(LogicalBlock, Run) -> Result<ControlFlow<()>> + 'a;
 
 pub(crate) struct Wanted<'a, 'e> {
@@ -139,7 +139,7 @@ const MOST_RUNS: usize = 256;
 /// The runs that the last walk found.
 #[derive(Default)]
 pub(crate) struct MapCache {
-    /// By first file block.
+    /// Runs by first file block.
     runs: Vec<(u32, Run)>,
 }
 
@@ -152,7 +152,7 @@ impl MapCache {
         block: LogicalBlock,
         wanted: impl FnOnce() -> Vec<Range<u64>>,
     ) -> Result<Mapping> {
-        if let Some(mapping) = self.known(block) {
+        if let Some(mapping) = self.cached(block) {
             return Ok(mapping);
         }
         let (wanted, runs) = (wanted(), &mut self.runs);
@@ -162,7 +162,7 @@ impl MapCache {
             runs.push((at.0, run));
             Ok(if runs.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         });
-        match self.known(block) {
+        match self.cached(block) {
             Some(mapping) => Ok(mapping),
             None => walked.and_then(|()| fs.map(node, block)).map(|run| run.mapping),
         }
@@ -179,7 +179,7 @@ impl MapCache {
         self.find(fs, node, block, || std::iter::once(u64::from(block.0)..u64::from(end)).collect())
     }
 
-    fn known(&self, block: LogicalBlock) -> Option<Mapping> {
+    fn cached(&self, block: LogicalBlock) -> Option<Mapping> {
         let behind = self.runs.partition_point(|&(first, _)| first <= block.0);
         let &(first, run) = self.runs.get(behind.checked_sub(1)?)?;
         let offset = block.0 - first;

@@ -192,7 +192,7 @@ fn listing_a_directory_in_many_pieces_looks_at_its_map_once() {
         let dirs: Vec<_> = (0..6).map(|n| top.join(format!("dir{n}"))).collect();
         dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
         File::create(top.join("file")).unwrap();
-        // In turn, so that no two blocks of a file are adjacent.
+        // Written in turn, so that no two blocks of a file are adjacent.
         for name in 0..4000 {
             dirs.iter().for_each(|dir| {
                 fs::hard_link(top.join("file"), dir.join(format!("a name of some length {name}"))).unwrap();

@@ -24,7 +24,7 @@ struct Level {
     /// `None` for the root.
     at: Option<BlockNumber>,
     indices: Vec<ExtentIndex>,
-    /// The entry taken.
+    /// Index of the entry taken.
     slot: usize,
 }
 
@@ -162,7 +162,7 @@ impl Ext4 {
 
 fn extent_of(first: u64, end: u64, target: Target) -> Extent {
     Extent {
-        // In a leaf's range: below 2^32.
+        // A leaf's range ends at 2^32.
         logical: LogicalBlock(u32::try_from(first).unwrap_or(u32::MAX)),
         len: u32::try_from(end - first).unwrap_or(u32::MAX),
         start: target.start,

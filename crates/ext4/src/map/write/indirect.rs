@@ -13,7 +13,7 @@ const POINTER_LEN: usize = 4;
 struct Path {
     /// Index in the inode.
     root: usize,
-    /// In each indirect block, down to the pointer.
+    /// Slots in the indirect blocks, down to the pointer.
     slots: Vec<usize>,
     /// Existing ones, from the top.
     blocks: Vec<BlockNumber>,

@@ -20,7 +20,7 @@ pub(crate) enum Part {
     Run { start: BlockNumber, len: u64 },
 }
 
-/// With the first file block of the part's range. Device blocks are unchecked.
+/// Receives the first file block of a part, and the part. Device blocks are unchecked.
 type Visit<'a> = dyn FnMut(u64, Part) -> Result<ControlFlow<()>> + 'a;
 
 #[derive(Clone, Copy)]
