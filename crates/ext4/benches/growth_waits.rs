@@ -1,8 +1,8 @@
-//! The waits and processor time of threads that fill one directory: `cargo bench -p
-//! dentree-ext4 --bench growth_waits -- [THREADS] [FILES] [IMAGE]`.
+//! Waits and processor time of threads that fill one directory: `cargo bench -p dentree-ext4
+//! --bench growth_waits -- [THREADS] [FILES] [IMAGE]`. Without IMAGE the image is in memory.
 //!
-//! The image is in memory, or the file IMAGE. The kernel reports running, runnable and sleeping
-//! time, which separates the load of other programs from waits between these threads.
+//! The kernel reports running, runnable and sleeping time, so other programs' load does not count
+//! as waits.
 
 use std::iter::Sum;
 use std::path::Path;
@@ -18,17 +18,16 @@ use dentree_vfs::{Identity, NewKind, Vfs};
 
 const IMAGE_BYTES: usize = 1 << 30;
 
-/// How a thread spent its time.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     running: Duration,
-    /// Runnable, but without a processor.
+    /// Time runnable without a processor.
     ready: Duration,
     asleep: Duration,
 }
 
 impl Spent {
-    /// A thread's time so far, from its directory in `/proc`, which lacks `asleep`.
+    /// Reads the thread's directory in `/proc`, which lacks `asleep`.
     fn of(thread: &Path) -> io::Result<Spent> {
         let text = fs::read_to_string(thread.join("schedstat"))?;
         let mut nanos = text.split_whitespace().map_while(|word| word.parse().ok()).map(Duration::from_nanos);
@@ -47,7 +46,6 @@ impl Sum for Spent {
     }
 }
 
-/// The running time of each thread of this process, by name.
 fn others() -> io::Result<Vec<(String, Duration)>> {
     let threads = fs::read_dir("/proc/self/task")?.map(|thread| {
         let thread = thread?.path();

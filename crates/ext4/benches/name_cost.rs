@@ -1,9 +1,9 @@
-//! The cost of namespace operations through the library: `cargo bench -p dentree-ext4 --bench
-//! name_cost -- IMAGE [COUNT [DIR]]`, on a writable image.
+//! Cost of namespace operations: `cargo bench -p dentree-ext4 --bench name_cost -- IMAGE [COUNT
+//! [DIR]]`, on a writable image. With DIR, a directory of a kernel file system, system calls do the
+//! same there in turn.
 //!
-//! With DIR, a directory of a kernel file system, system calls do the same there in turns. The best
-//! of three rounds counts, in processor time of the calling thread, as both sides commit and write
-//! back in others.
+//! The best of three rounds counts, in the calling thread's processor time: both sides write back
+//! in other threads.
 
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{Ext4, Options};
@@ -23,10 +23,9 @@ const OPERATIONS: [&str; 8] =
     ["create", "list", "stat", "stat missing", "rename", "unlink", "mkdir", "rmdir"];
 const ROUNDS: usize = 3;
 
-/// As much as the kernel would cache: 50,000 directories have 200 MB.
+/// The kernel would cache as much: 50,000 directories have 200 MB.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// Runs an operation a number of times, on the names that the previous operations left.
 type Contender<'a> = Box<dyn FnMut(&str, u32) -> Outcome + 'a>;
 
 fn name(n: u32) -> String {

@@ -18,7 +18,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     list(&vfs, &vfs.root().clone(), "")
 }
 
-/// Prints what is below `dir`, whose path is `path`.
 fn list(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, path: &str) -> Result<(), Box<dyn Error>> {
     let mut entries = Vec::new();
     // The closure must not call into the directory: collect first.

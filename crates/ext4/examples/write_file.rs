@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = Path::new("/").join(path);
     let (dir, name) = path.parent().zip(path.file_name()).ok_or("PATH has no file name")?;
 
-    // A writable device is locked: a second writer is refused.
+    // A writable device is locked against a second writer.
     let device = FileDevice::open(Path::new(image), Access::ReadWrite)?;
     let options = Options { writable: true, ..Options::default() };
     let vfs = Vfs::new(Ext4::open(Arc::new(device), options)?)?;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         at += vfs.write(ME, &file, at as u64, &content[at..])?;
     }
 
-    // Errors of the last commit come from `close`; dropping would hide them.
+    // `close` reports errors of the last commit.
     drop((dir, file));
     vfs.into_fs().ok_or("an inode is still in use")?.close()?;
     Ok(())

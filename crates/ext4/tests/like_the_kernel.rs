@@ -1,6 +1,5 @@
-//! The same random operations on a kernel's mount and here give the same results and the same
-//! trees, in all fields of `lstat` except inode numbers and the size of directories, which are
-//! packed better here.
+//! The same random operations on a kernel's mount and here give the same trees, in all fields of
+//! `lstat` but inode numbers and sizes of directories, which are packed better here.
 
 mod common;
 
@@ -16,14 +15,14 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Without inline_data: files do not return to their inode here, and directories leave it earlier.
+/// `inline_data` is left out: here files do not return to their inode, and directories leave it
+/// earlier.
 const KINDS: [&str; 4] =
     ["-t ext4", "-t ext4 -b 1024 -O metadata_csum_seed,orphan_file", "-t ext3 -b 1024", "-t ext2"];
 
-/// All times are set to this before each operation; other times show a change.
+/// Set before each operation, so that changes show.
 const BEFORE: i64 = 1_000_000;
 
-/// The fields of `lstat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Shown {
     mode: u32,
@@ -31,7 +30,7 @@ struct Shown {
     owner: (u32, u32),
     /// 0 for a directory.
     size: u64,
-    /// In units of 512 bytes; 0 before write-back, as reserved space is an estimate.
+    /// Sectors; 0 before write-back, as reserved space is an estimate.
     blocks: u64,
     is_modified: bool,
     same_as: String,
@@ -40,7 +39,6 @@ struct Shown {
 
 type Tree = BTreeMap<String, Shown>;
 
-/// Applies operations to a mount.
 struct Kernel {
     top: PathBuf,
     held: Vec<File>,
@@ -204,7 +202,7 @@ fn differences(ours: &Tree, theirs: &Tree) -> String {
 
 fn do_both(options: &str, seed: u64, steps: usize) {
     let image = Image::new(options, "32M", |_| {});
-    // A copy: with the same hash seed, names have the same leaves.
+    // A copy has the same hash seed, so names have the same leaves.
     let theirs = image.beside("theirs");
     fs::copy(image.path(), theirs.path()).unwrap();
     let Some(mount) = theirs.mount_and_replay() else { return };
@@ -217,9 +215,9 @@ fn do_both(options: &str, seed: u64, steps: usize) {
         kernel.reset_times();
         reset_times(&ours);
         let op = mix.op(&mut dice);
-        let (answer, must) = (runner.apply(&op), kernel.apply(&op));
+        let (result, must) = (runner.apply(&op), kernel.apply(&op));
         let what = format!("{options}, seed {seed}, step {step}: {op:?}");
-        assert_eq!(answer.is_ok(), must.is_ok(), "{what}: {answer:?}, but the kernel {must:?}");
+        assert_eq!(result.is_ok(), must.is_ok(), "{what}: {result:?}, but the kernel {must:?}");
         let differences = differences(&tree(&ours, false), &kernel.tree(false));
         assert!(differences.is_empty(), "{what}: {differences}");
     }
@@ -229,7 +227,7 @@ fn do_both(options: &str, seed: u64, steps: usize) {
     ours.sync().unwrap();
     let (mut shown, must) = (tree(&ours, true), kernel.tree(true));
     for (path, shown) in &mut shown {
-        // The fragmentation may differ, and with it the need for a block of the map.
+        // Fragments, and so map blocks, may differ.
         let there = must.get(path).map_or(0, |must| must.blocks);
         shown.blocks = if shown.blocks.abs_diff(there) <= 1024 / 512 { there } else { shown.blocks };
     }
@@ -239,7 +237,7 @@ fn do_both(options: &str, seed: u64, steps: usize) {
         let must = fs::read(kernel.top.join(path.trim_start_matches('/'))).unwrap();
         assert!(content == must, "{options}, seed {seed}: the content of {path}");
     }
-    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+    ours.into_fs().expect("no inode is in use").close().unwrap();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! File systems made by `mkfs`, checked by e2fsck, dumpe2fs, resize2fs and the kernel.
+//! Created file systems, checked by e2fsck, dumpe2fs, resize2fs and the kernel.
 
 mod common;
 
@@ -32,7 +32,6 @@ fn options(features: &str, block_size: Option<u32>) -> MkfsOptions {
     }
 }
 
-/// A temporary image file.
 struct Image {
     scratch: TempDir,
 }
@@ -104,7 +103,7 @@ fn e2fsck_accepts_large_file_systems() {
         make_and_check(20 * GIB, features, None);
     }
     make_and_check(20 * GIB + 3 * MIB, "", Some(1024));
-    // Journals that need more than four extents.
+    // Journals of more than four extents.
     make_and_check(64 * GIB, "", None);
     make_and_check(16 * GIB, "^flex_bg", Some(1024));
 }
@@ -113,10 +112,9 @@ fn by_mke2fs(bytes: u64, features: &str, block_size: Option<u32>) -> Image {
     by_mke2fs_with(bytes, features, block_size, &[])
 }
 
-/// A file system that mke2fs makes with the same options.
 fn by_mke2fs_with(bytes: u64, features: &str, block_size: Option<u32>, more: &[&str]) -> Image {
     let image = Image::sparse(bytes);
-    // The built-in configuration, as the machine's mke2fs.conf may differ.
+    // The machine's mke2fs.conf may differ.
     let config = image.scratch.path().join("mke2fs.conf");
     std::fs::write(&config, "[defaults]\ndefault_mntopts = acl,user_xattr\nenable_periodic_fsck = 0\n")
         .unwrap();
@@ -148,21 +146,16 @@ fn by_mke2fs_with(bytes: u64, features: &str, block_size: Option<u32>, more: &[&
     image
 }
 
-/// The fields that `dumpe2fs -h` prints.
 fn header(image: &Image) -> BTreeMap<String, String> {
     let text = run(Command::new("dumpe2fs").arg("-h").arg(image.path()));
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-/// Fields that differ on purpose: see `mkfs/mod.rs`.
-const DIFFER: &[&str] = &[
-    // The superblock's checksum; nothing was written to the file system yet.
-    "Checksum",
-    "Lifetime writes",
-];
+/// `mkfs/mod.rs` tells why.
+const DIFFER: &[&str] = &["Checksum", "Lifetime writes"];
 
-/// Fields of `dumpe2fs -h` that differ, but for those in [`DIFFER`] and `ignored`.
+/// Leaves out [`DIFFER`] and `ignored`.
 fn differences(ours: &Image, theirs: &Image, ignored: Option<&'static str>) -> BTreeSet<String> {
     let (ours, theirs) = (header(ours), header(theirs));
     let is_ignored = |name: &str| DIFFER.iter().copied().chain(ignored).any(|ignored| ignored == name);
@@ -257,7 +250,6 @@ fn inodes_that_fit_no_device_are_refused_before_anything_is_written() {
     assert!(std::fs::read(image.path()).unwrap().iter().all(|byte| *byte == 0));
 }
 
-/// Each group's line of free blocks, free inodes and directories.
 fn totals(image: &Image) -> Vec<String> {
     let text = run(Command::new("dumpe2fs").arg(image.path()));
     let counts =
@@ -275,7 +267,6 @@ fn groups_without_a_journal_have_the_same_counts_as_those_of_mke2fs() {
     }
 }
 
-/// A kernel mount, unmounted on drop.
 fn mount(image: &Image) -> Option<LoopMount> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: mounting needs root");
@@ -301,7 +292,7 @@ fn the_kernel_fills_it_and_e2fsck_accepts_it() {
         let image = Image::sparse(bytes);
         image.make(&options(features, block_size)).unwrap();
         let Some(mount) = mount(&image) else { return };
-        // Into every group.
+        // Write into every group.
         for dir in 0..40 {
             let dir = mount.path().join(format!("dir{dir}"));
             std::fs::create_dir(&dir).unwrap();
@@ -373,7 +364,7 @@ fn twenty_gibibytes_take_few_writes_and_little_space() {
     let device = MeteredDevice::new(Arc::new(disk));
     mkfs(&device, &options("", None)).unwrap();
     let counts = device.counts();
-    // Most are reserved descriptor blocks: each points to its backups.
+    // Mostly reserved descriptor blocks, which point to backups.
     assert!(counts.total_writes() < 1200, "{counts:?}");
     assert!(counts.written_bytes < 6 << 20, "{counts:?}");
     assert!(std::fs::metadata(image.path()).unwrap().blocks() * 512 < 8 << 20);

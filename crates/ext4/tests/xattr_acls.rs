@@ -1,5 +1,5 @@
-//! Access control lists: the same operations on a kernel's mount and through `Vfs` leave the same
-//! permissions and lists, and allow the same users the same.
+//! Access control lists: the same operations through the kernel and `Vfs` leave the same lists, and
+//! allow the same.
 
 mod common;
 
@@ -26,7 +26,6 @@ const ASKING: [(u32, u32, &[u32]); 5] = [
     (1004, 100, &[2003]),
 ];
 
-/// A complete, sorted list.
 fn acl(dice: &mut Dice) -> Vec<u8> {
     let mut value = vec![2, 0, 0, 0];
     let mut put = |tag: u16, permissions: usize, id: u32| {
@@ -47,7 +46,6 @@ fn acl(dice: &mut Dice) -> Vec<u8> {
     value
 }
 
-/// The same tree twice.
 struct Both<'a> {
     vfs: &'a Vfs<Ext4>,
     kernel: &'a Path,
@@ -190,7 +188,7 @@ fn acls_are_inherited_changed_and_enforced_as_by_the_kernel() {
         }
         vfs.into_fs().unwrap().close().unwrap();
         check(&ours, &[], options);
-        // The kernel reads our lists, and we read the kernel's.
+        // Both read the other's lists.
         ours.agrees_with_the_kernel();
         drop(mount);
         theirs.agrees_with_the_kernel();

@@ -1,5 +1,4 @@
-//! Power cuts at every flush of a recorded device, and in between. The image must be right after
-//! every way to recover it.
+//! Power cuts of a recorded device. The image must be right after every way to recover it.
 
 use super::fsck;
 use super::writing::Dice;
@@ -11,13 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Work done while a device was recorded.
 pub trait Work: Sync {
-    /// Compares a file system with the work, given the recorded position of the cut, and closes it.
+    /// After a cut at a recorded position.
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String>;
 }
 
-/// Recorded work on an image.
 pub struct Run<W> {
     pub what: String,
     pub recording: Recording,
@@ -28,7 +25,7 @@ pub fn writable() -> Options {
     Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() }
 }
 
-/// The cuts: half of them at flushes, evenly spread, and half anywhere.
+/// Half at flushes, half anywhere.
 fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors)> {
     let boundaries = recording.flush_boundaries();
     let mut dice = Dice(0x9E37_79B9 * seed + 1);
@@ -47,16 +44,12 @@ fn cuts(recording: &Recording, count: usize, seed: u64) -> Vec<(usize, Survivors
     cuts
 }
 
-/// The image that a cut leaves.
-///
-/// The superblock's 1024 bytes survive or vanish together: its checksum is in the second of two
-/// sectors, the flag for journal recovery in the first. ext4 relies on disks with sectors of 4 KiB,
-/// as most are; otherwise `e2fsck` has the backups.
+/// The superblock's 1024 bytes survive or vanish together: ext4 relies on sectors of 4 KiB.
 pub fn left(replay: &mut Replay<'_>, cut: usize, survivors: Survivors) -> Vec<u8> {
     replay.image_where(cut, |step, sector| survivors.has(step, if sector == 3 { 2 } else { sector }))
 }
 
-/// Writes an image to a file, without zeros.
+/// Skips zeros.
 fn put(path: &Path, image: &[u8]) {
     let file = fs::File::create(path).unwrap();
     file.set_len(image.len() as u64).unwrap();
@@ -67,7 +60,6 @@ fn put(path: &Path, image: &[u8]) {
     }
 }
 
-/// Checks the image that a cut leaves after every way to recover it.
 pub fn check(work: &impl Work, image: Vec<u8>, cut: usize, scratch: &Path) -> Result<(), String> {
     let compare = |fs: dentree_ext4::Result<Ext4>, what: &str| {
         let fs = fs.map_err(|error| format!("{what}: {error}"))?;
@@ -88,7 +80,7 @@ pub fn check(work: &impl Work, image: Vec<u8>, cut: usize, scratch: &Path) -> Re
     fsck::is_clean(&ours).map_err(|text| format!("after our replay: {text}"))
 }
 
-/// Checks cuts until three have problems. Returns those.
+/// Stops after three problems.
 fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String> {
     let scratch = fsck::scratch();
     let mut replay = run.recording.replay();
@@ -110,7 +102,7 @@ fn check_some<W: Work>(run: &Run<W>, cuts: &[(usize, Survivors)]) -> Vec<String>
     problems
 }
 
-/// Checks `count` cuts of one run. Returns how many there were, and the problems.
+/// Returns how many there were, and the problems.
 pub fn check_all<W: Work>(run: &Run<W>, count: usize, seed: u64) -> (usize, Vec<String>) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let cuts = cuts(&run.recording, count, seed);
@@ -122,8 +114,8 @@ pub fn check_all<W: Work>(run: &Run<W>, count: usize, seed: u64) -> (usize, Vec<
     (cuts.len(), problems)
 }
 
-/// Runs seeds from `SEED` on until `CUTS` cuts are checked. It prints each seed: pass the last one
-/// to continue an interrupted run.
+/// Runs seeds from `SEED` on until `CUTS` cuts are checked. To continue, pass the last printed
+/// seed.
 pub fn go_on(cut: impl Fn(u64) -> (usize, Vec<String>)) {
     let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect(name));
     let (first, wanted) = (number("SEED").unwrap_or(100), number("CUTS").unwrap_or(30_000));

@@ -1,4 +1,4 @@
-//! Reports of `e2fsck`, of `dumpe2fs` and of our own check on an image.
+//! Reports of e2fsck, of dumpe2fs and of our own check.
 
 use dentree_blockdev::{Access, FileDevice};
 use dentree_ext4::{CheckOptions, Ext4, Options};
@@ -14,12 +14,12 @@ pub fn scratch() -> tempfile::TempDir {
     }
 }
 
-/// Returns the report if there is anything to repair, by e2fsck or by our own check.
+/// Returns what there is to repair.
 pub fn is_clean(image: &Path) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fn").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    // For some repairs that `-n` forbids it asks, but reports success. A tree that could be less
-    // deep needs no repair.
+    // Some repairs that `-n` forbids are reported as success. A tree that could be less deep needs
+    // none.
     let asks = text.replace("Optimize? no", "").contains("? no");
     if check.status.success() && !asks { own_check(image) } else { Err(text) }
 }
@@ -37,17 +37,15 @@ fn own_check(image: &Path) -> Result<(), String> {
     if report.is_empty() { Ok(()) } else { Err(format!("e2fsck finds nothing, our check does:\n{report}")) }
 }
 
-/// Replays the journal and frees orphans, as at boot. Returns the report if it has more than that
-/// and `also`.
+/// Recovers as at boot. Returns a report of more than replay, orphans and `also`.
 pub fn recover(image: &Path, also: &[&str]) -> Result<(), String> {
     let check = Command::new("e2fsck").arg("-fp").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    // Free counts of the superblock are old while a file system is in use, and its orphan_present
-    // flag precedes the orphans.
+    // An image in use has stale free counts in the superblock, and the flag `orphan_present`
+    // precedes the orphans.
     let expected = ["recovering journal", "orphan", "count wrong (", "non-contiguous"];
     let unmarked = "orphan_present is set but orphan file is clean.\nCLEARED.";
-    // It keeps freed orphans in the orphan file until its last pass, which then reports them; the
-    // kernel's images do the same.
+    // e2fsck clears the orphan file in its last pass, also in the kernel's images.
     let freed = " is not clean.\nCLEARED.";
     let text = text.replace(unmarked, "orphan_present cleared").replace(freed, " had orphans");
     let expected = expected.iter().chain(also);
@@ -59,7 +57,6 @@ pub fn recover(image: &Path, also: &[&str]) -> Result<(), String> {
     }
 }
 
-/// A line of `dumpe2fs -h`.
 pub fn header(image: &Path, field: &str) -> Option<String> {
     let dump = Command::new("dumpe2fs").arg("-h").arg(image).output().unwrap();
     let text = String::from_utf8_lossy(&dump.stdout).into_owned();
@@ -67,7 +64,7 @@ pub fn header(image: &Path, field: &str) -> Option<String> {
     Some(line.trim_start_matches(':').trim().to_owned())
 }
 
-/// Free blocks and inodes: of the superblock, and the sum over groups.
+/// Free blocks and inodes: by the superblock, and by the groups.
 pub fn free_counts(image: &Path) -> [(u64, u64); 2] {
     let number = |field| header(image, field).unwrap().parse().unwrap();
     let dump = Command::new("dumpe2fs").arg(image).output().unwrap();

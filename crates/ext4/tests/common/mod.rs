@@ -1,4 +1,4 @@
-//! Images made by `mke2fs`, and their comparison with the kernel's mount.
+//! Images made by mke2fs, and their comparison with the kernel's mount.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod cuts;
@@ -22,14 +22,14 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// An image in a directory, which is removed with its last image.
+/// The directory is removed with its last image.
 pub struct Image {
     scratch: Arc<TempDir>,
     name: &'static str,
 }
 
 impl Image {
-    /// An image of `size`, made by mke2fs with `options` from the tree that `fill` creates.
+    /// mke2fs makes it from the tree that `fill` creates.
     pub fn new(options: &str, size: &str, fill: impl FnOnce(&Path)) -> Image {
         let scratch = Arc::new(tempfile::tempdir().unwrap());
         let tree = scratch.path().join("tree");
@@ -47,7 +47,7 @@ impl Image {
         self.scratch.path().join(self.name)
     }
 
-    /// Another image in the same directory; the file does not exist yet.
+    /// The file does not exist yet.
     pub fn beside(&self, name: &'static str) -> Image {
         Image { scratch: self.scratch.clone(), name }
     }
@@ -61,31 +61,29 @@ impl Image {
         Ext4::open(Arc::new(device), Options::default())
     }
 
-    /// Runs `debugfs -w` commands on the image.
     pub fn debugfs(&self, commands: &str) -> String {
         let script = self.scratch.path().join("script");
         fs::write(&script, commands).unwrap();
         run(Command::new("debugfs").arg("-w").arg("-f").arg(&script).arg(self.path()))
     }
 
-    /// Mounts read-only; `None`, with the reason printed, if that is impossible here.
+    /// Read-only; `None`, with the reason printed, if impossible.
     pub fn mount(&self) -> Option<Mount> {
         Mount::new(self, "ro")
     }
 
-    /// Mounts for writing, so that the kernel replays the journal into the image.
+    /// The kernel replays the journal into the image.
     pub fn mount_and_replay(&self) -> Option<Mount> {
         Mount::new(self, "noatime")
     }
 
-    /// Mounts for writing, calls `change` with the directory, unmounts.
     pub fn change(&self, options: &str, change: impl FnOnce(&Path)) -> Option<()> {
         let mount = Mount::new(self, options)?;
         change(mount.path());
         Some(())
     }
 
-    /// Checks that the kernel's mount shows the same tree; skipped if nothing can be mounted.
+    /// Skipped without a mount.
     pub fn agrees_with_the_kernel(&self) {
         if let Some(mount) = self.mount() {
             compare(&self.open(), mount.path());
@@ -93,7 +91,7 @@ impl Image {
     }
 }
 
-/// Runs a command, which must succeed. Returns its output.
+/// The command must succeed. Returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -101,7 +99,6 @@ pub fn run(command: &mut Command) -> String {
     text
 }
 
-/// A kernel mount of an image, unmounted on drop.
 pub struct Mount {
     mount: LoopMount,
     _dir: TempDir,
@@ -128,7 +125,6 @@ impl Mount {
     }
 }
 
-/// The entries of a directory, by name.
 pub fn list(fs: &Ext4, dir: &Node) -> BTreeMap<OsString, (Ino, Option<FileType>)> {
     let mut entries = BTreeMap::new();
     let each = &mut |entry: dentree_vfs::DirEntry<'_>| {
@@ -140,7 +136,6 @@ pub fn list(fs: &Ext4, dir: &Node) -> BTreeMap<OsString, (Ino, Option<FileType>)
     entries
 }
 
-/// The node at a path of plain names.
 pub fn find(fs: &Ext4, path: &str) -> Node {
     let mut node = fs.load(fs.root()).unwrap();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -156,7 +151,6 @@ pub fn read_all(fs: &Ext4, node: &Node) -> Vec<u8> {
     bytes
 }
 
-/// Compares the whole tree under `mount` with the file system.
 pub fn compare(fs: &Ext4, mount: &Path) {
     compare_directory(fs, fs.root(), mount);
 }
@@ -204,7 +198,6 @@ fn compare_node(fs: &Ext4, node: &Node, path: &Path) {
     compare_xattrs(fs, node, path);
 }
 
-/// All fields of `lstat`: inode, mode, links, owners; device, size, blocks; times.
 type Stat = ((u64, u32, u64, u32, u32), (u32, u32, u64, u64, u64), [(i64, i64); 3]);
 
 fn stat_of(attr: &Attr) -> Stat {
@@ -229,7 +222,7 @@ fn stat_of_kernel(meta: &fs::Metadata) -> Stat {
     )
 }
 
-/// Compares the data extents, then the data; small files also in one read.
+/// Extents, then data; small files also in one read.
 fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
     let size = fs.attr(node).size;
     let file = match fs::File::open(path) {
@@ -240,7 +233,7 @@ fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
         }
         Err(error) => panic!("{path:?}: {error}"),
     };
-    // Before any read: the kernel counts unwritten blocks as data once they are in its page cache.
+    // Before any read: the kernel counts unwritten blocks in its page cache as data.
     let theirs = kernel_extents(&file, size);
     assert_eq!(extents(fs, node, size), theirs, "{path:?}");
     for (start, end) in theirs {
@@ -255,7 +248,6 @@ fn compare_content(fs: &Ext4, node: &Node, path: &Path) {
     }
 }
 
-/// Start and end of each run of data.
 fn extents(fs: &Ext4, node: &Node, size: u64) -> Vec<(u64, u64)> {
     let mut data = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Random operations on paths, for any file system under `Vfs`, and the visible tree afterwards.
+//! Random operations on paths, for any file system under `Vfs`, and the resulting tree.
 
 use super::writing::Dice;
 use dentree_vfs::*;
@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// An operation of a program.
 #[derive(Clone, Debug)]
 pub enum Op {
     Create(String),
@@ -61,25 +60,23 @@ pub enum Op {
         path: String,
         name: &'static str,
     },
-    /// Opens a file, which then survives its removal.
+    /// Keeps it open across its removal.
     Hold(String),
     Release,
     Fsync(String),
     Sync,
 }
 
-/// Which operations are generated.
 #[derive(Clone, Debug, Default)]
 pub struct OpMix {
-    /// Prefix of every path: empty, or a directory with a slash.
+    /// Empty, or a directory with a slash.
     pub top: String,
-    /// Whether `fallocate` is among them.
+    /// `fallocate` is included.
     pub allocates: bool,
-    /// One in this many operations is a sync; 0 for none.
+    /// A sync each so many operations; 0 for none.
     pub durable_one_of: usize,
 }
 
-/// Names of directories, sometimes of other files.
 const DIRS: [&str; 3] = ["a", "b", "c"];
 
 const XATTRS: [&str; 3] = ["user.a", "user.longer", "trusted.t"];
@@ -93,7 +90,7 @@ impl OpMix {
         let is_large = dice.roll(8) == 0;
         let at = u64::try_from(dice.roll(60_000)).unwrap();
         let (at, most) = match is_large {
-            // With blocks of 1 KiB, large writes at such offsets are direct.
+            // Large writes at these offsets are direct.
             true if dice.roll(2) == 0 => ((2 << 20) + (at & !1023), 90_000),
             true => (at, 90_000),
             false => (at, 6000),
@@ -122,7 +119,7 @@ impl OpMix {
             26..=28 => Op::Unlink(path),
             29 => Op::Rmdir(self.directory(dice)),
             30 => Op::Hold(path),
-            // Few values, so that some inodes share a block; all fit into one.
+            // Few values, so that inodes share a block; all fit into one.
             31..=33 => {
                 let value = vec![fill % 3; [10, 40, 240][dice.roll(3)]];
                 Op::SetXattr { path, name: XATTRS[dice.roll(3)], value }
@@ -137,7 +134,7 @@ impl OpMix {
         format!("{}{}", self.top, names.join("/"))
     }
 
-    /// A path; some names are so long that a few fill a directory block.
+    /// Some are so long that a few fill a block.
     fn path(&self, dice: &mut Dice) -> String {
         let mut path = self.top.clone();
         for _ in 0..dice.roll(3) {
@@ -153,18 +150,16 @@ impl OpMix {
     }
 }
 
-/// An inode's identity: numbers are reused, generations are not.
+/// Numbers are reused, generations are not.
 pub type Id = (u64, u32);
 
 pub fn id<F: FileSystem>(inode: &Inode<F>) -> Id {
     (inode.ino().0, inode.attr().generation)
 }
 
-/// Applies operations.
 pub struct Runner<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     held: Vec<Arc<Inode<F>>>,
-    /// Inodes that the last operation changed, or made durable.
     pub touched: Vec<Arc<Inode<F>>>,
 }
 
@@ -173,7 +168,7 @@ impl<'a, F: FileSystem> Runner<'a, F> {
         Runner { vfs, held: Vec::new(), touched: Vec::new() }
     }
 
-    /// Applies an operation. Returns a number or an error that does not depend on the file system.
+    /// Independent of the file system.
     pub fn apply(&mut self, op: &Op) -> std::result::Result<u64, Errno> {
         self.try_apply(op).map_err(|error| error.errno())
     }
@@ -213,7 +208,6 @@ impl<'a, F: FileSystem> Runner<'a, F> {
             Op::Unlink(path) | Op::Rmdir(path) => {
                 let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
                 self.touched.push(at.dir.clone());
-                // An unused inode is freed with its last link, or as an orphan.
                 match (op, path.len().is_multiple_of(3)) {
                     (Op::Unlink(_), false) => self.vfs.unlink(who, &at.dir, at.name)?,
                     (Op::Unlink(_), true) => drop(self.vfs.unlink_and_hold(who, &at.dir, at.name)?),
@@ -283,17 +277,16 @@ impl<'a, F: FileSystem> Runner<'a, F> {
     }
 }
 
-/// Bytes that depend on the write and the sector.
 pub fn data(fill: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| fill.wrapping_add((at / 512) as u8) | 1).collect()
 }
 
-/// All that is visible at one path, except a file's content.
+/// Except a file's content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub mode: u32,
     pub nlink: u32,
-    /// The first path of the same inode.
+    /// The inode's first path.
     pub same_as: String,
     pub target: Vec<u8>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -301,7 +294,7 @@ pub struct Seen {
 
 pub type Tree = BTreeMap<String, Seen>;
 
-/// Calls `each` for everything in the tree, with its path, parents first, in order of names.
+/// Parents first, in order of names.
 pub fn walk<F: FileSystem>(vfs: &Vfs<F>, each: &mut dyn FnMut(&str, &Arc<Inode<F>>)) {
     walk_below(vfs, vfs.root(), "", each);
 }
@@ -342,13 +335,11 @@ pub fn tree<F: FileSystem>(vfs: &Vfs<F>) -> Tree {
     tree
 }
 
-/// The extended attributes of an inode.
 pub fn xattrs<F: FileSystem>(vfs: &Vfs<F>, inode: &Inode<F>) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let names = vfs.listxattr(inode).unwrap();
     names.into_iter().map(|name| (name.clone(), vfs.getxattr(inode, &name).unwrap())).collect()
 }
 
-/// The content of every file, by path.
 pub fn contents<F: FileSystem>(vfs: &Vfs<F>) -> BTreeMap<String, Vec<u8>> {
     let mut contents = BTreeMap::new();
     walk(vfs, &mut |path, inode| {
@@ -365,7 +356,6 @@ pub fn content<F: FileSystem>(vfs: &Vfs<F>, file: &Inode<F>) -> Vec<u8> {
     bytes
 }
 
-/// The differences of two trees in words; empty if there are none.
 pub fn differences(ours: &Tree, theirs: &Tree) -> String {
     let mut text = String::new();
     for path in ours.keys().chain(theirs.keys().filter(|path| !ours.contains_key(*path))) {
@@ -376,7 +366,7 @@ pub fn differences(ours: &Tree, theirs: &Tree) -> String {
     text
 }
 
-/// A reference in memory with the initial tree of `mke2fs`.
+/// It has the initial tree of mke2fs.
 pub fn reference() -> Vfs<MemoryFs> {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     vfs.make(&Identity::Superuser, vfs.root(), b"lost+found", NewKind::Directory, 0o700).unwrap();

@@ -1,11 +1,10 @@
-//! A record of operations on a file system, and the states that a power cut may leave.
+//! A record of operations, and the states that a power cut may leave.
 //!
 //! Namespace operations are sequential and atomic: a cut leaves the tree after some operation, not
-//! before the last durable one. Content is written at any time: each byte has a value that it had
-//! since the file was last made durable, or is zero if the file was truncated meanwhile, as zeros
-//! may be written to its last block before the new length.
+//! before the last durable one. Each byte of content has a value since it was last made durable, or
+//! is zero if the file was truncated meanwhile.
 //!
-//! Several stories may run concurrently in one file system, each on names of its own.
+//! Stories may run concurrently in one file system, each on its own names.
 
 use super::ops::{Id, Op, OpMix, Runner, Tree, content, differences, id, tree, walk};
 use super::writing::Dice;
@@ -15,37 +14,32 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A durable state: every cut at position `from` or later must show it. Operations count from one.
+/// Every cut at `from` or later shows it. Operations count from one.
 struct Durable {
-    /// The position of the device.
     from: usize,
-    /// The operation after which the tree may be found, or any later one.
+    /// The tree after this operation, or a later one.
     tree: usize,
-    /// The file whose content after operation `content` is durable; `None` for all files.
+    /// `None` for all files.
     file: Option<Id>,
     content: usize,
 }
 
-/// Operations, and the state after each of them.
 pub struct Story {
-    /// The prefix of this story's names.
     top: String,
     model: Arc<Vfs<MemoryFs>>,
     ops: Vec<Op>,
-    /// The position of the device at the start of each operation.
     begun: Vec<usize>,
     /// One more than operations.
     trees: Vec<Tree>,
     files: Vec<BTreeMap<String, Id>>,
-    /// A file's content from an operation on.
+    /// Content from an operation on.
     versions: HashMap<Id, Vec<(usize, Vec<u8>)>>,
-    /// The last operation that changed an inode.
     changed: HashMap<Id, usize>,
     durable: Vec<Durable>,
 }
 
 impl Story {
-    /// A story over `model`, which equals the file system.
+    /// `model` equals the file system.
     pub fn new(top: &str, model: Vfs<MemoryFs>) -> Story {
         let mut story = Story {
             top: format!("/{top}"),
@@ -68,8 +62,8 @@ impl Story {
         story
     }
 
-    /// Applies `steps` random operations. `position` returns the position of the device. Returns
-    /// the device's errors; a failed operation has not happened.
+    /// `position` returns the device's. Returns the device's errors; a failed operation has not
+    /// happened.
     pub fn go_on(
         &mut self,
         ours: &Vfs<Ext4>,
@@ -84,14 +78,14 @@ impl Story {
         for _ in 0..steps {
             let op = mix.op(dice);
             let begun = position();
-            let answer = match runner.try_apply(&op) {
+            let result = match runner.try_apply(&op) {
                 Err(error @ (Error::Io(_) | Error::ReadOnly | Error::Corrupt(_))) => {
                     errors.push(error);
                     continue;
                 }
-                answer => answer.map_err(|error| error.errno()),
+                result => result.map_err(|error| error.errno()),
             };
-            assert_eq!(answer, reference.apply(&op), "operation {}: {op:?}", self.ops.len() + 1);
+            assert_eq!(result, reference.apply(&op), "operation {}: {op:?}", self.ops.len() + 1);
             self.begun.push(begun);
             self.ops.push(op);
             for inode in &reference.touched {
@@ -99,7 +93,7 @@ impl Story {
                     self.record_content(id(inode), content(&*model, inode));
                 }
             }
-            if answer.is_ok() {
+            if result.is_ok() {
                 let touched: Vec<Id> = reference.touched.iter().map(|inode| id(inode)).collect();
                 self.record_done(&touched, position());
             }
@@ -123,7 +117,7 @@ impl Story {
                 self.durable.push(Durable { from: position, tree, file: Some(touched[0]), content: now });
             }
             Some(Op::Sync) => self.synced(position),
-            // An operation that changes nothing is in no transaction.
+            // An operation without effect is in no transaction.
             _ if self.trees.last() != Some(&self.own_part(tree(&self.model))) => {
                 self.changed.extend(touched.iter().map(|&id| (id, now)));
             }
@@ -131,7 +125,6 @@ impl Story {
         }
     }
 
-    /// Marks everything as durable.
     pub fn synced(&mut self, position: usize) {
         let now = self.ops.len();
         self.durable.push(Durable { from: position, tree: now, file: None, content: now });
@@ -148,7 +141,7 @@ impl Story {
         self.files.push(files);
     }
 
-    /// This story's part of a tree. The root, which all change, is in no story.
+    /// The root, which all change, is in no story.
     fn own_part(&self, mut tree: Tree) -> Tree {
         tree.retain(|path, _| path.starts_with(&self.top));
         tree
@@ -158,10 +151,6 @@ impl Story {
         self.ops.len()
     }
 
-    /// Compares the file system found after a cut at `position`.
-    ///
-    /// # Errors
-    /// In words.
     pub fn compare(&self, found: &Vfs<Ext4>, position: usize) -> Result<(), String> {
         let begun = self.begun.partition_point(|&begun| begun <= position);
         let acknowledged = self.durable.iter().filter(|durable| durable.from <= position);

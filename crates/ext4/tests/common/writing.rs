@@ -1,4 +1,4 @@
-//! Images that are written to, and reports of the kernel's tools on them.
+//! Images that are written to.
 
 use super::{Image, fsck};
 use dentree_blockdev::{Access, FileDevice};
@@ -7,10 +7,10 @@ use dentree_ext4::{Ext4, InodeTime, Node, Options};
 use dentree_vfs::{Budgets, FileSystem};
 use std::sync::Arc;
 
-/// For tests that open thousands of images: zeroing caches of the usual size would dominate them.
+/// Zeroing larger caches would dominate thousands of opens.
 pub const SMALL: Budgets = Budgets { names: 1 << 20, inodes: 16 << 20 };
 
-/// mke2fs options and size.
+/// mke2fs options, size.
 pub const KINDS: [(&str, &str); 9] = [
     ("-t ext4 -O ^has_journal", "24M"),
     ("-t ext4", "32M"),
@@ -23,10 +23,9 @@ pub const KINDS: [(&str, &str); 9] = [
     ("-t ext3 -b 1024", "24M"),
 ];
 
-/// In place of mke2fs options: this crate's mkfs.
+/// Stands for this crate's mkfs.
 pub const OURS: &str = "dentree mkfs";
 
-/// An empty image, made by mke2fs with these options, or by this crate.
 pub fn new_image(options: &str, size: &str) -> Image {
     let image = Image::new(if options == OURS { "-t ext2" } else { options }, size, |_| {});
     if options != OURS {
@@ -54,7 +53,6 @@ pub fn node(fs: &Ext4, name: &str) -> Node {
     fs.load(fs.lookup(&root, name.as_bytes()).unwrap().unwrap().ino).unwrap()
 }
 
-/// Checks that `e2fsck -fn` finds nothing and debugfs reads the files' content.
 pub fn check(image: &Image, files: &[(&str, &[u8])], what: &str) {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     for (name, content) in files {
@@ -73,7 +71,6 @@ pub fn read_all(fs: &Ext4, node: &Node) -> Vec<u8> {
     content
 }
 
-/// A deterministic random generator.
 pub struct Dice(pub u64);
 
 impl Dice {

@@ -8,7 +8,6 @@ use dentree_vfs::{Allocate, Durability, FileSystem, NewInode, NewKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Groups of 1024 blocks of 1 KiB.
 const GROUPS: u64 = 32;
 
 fn open(image: &Image, latency: Duration) -> (Ext4, Arc<MeteredDevice>) {
@@ -18,8 +17,8 @@ fn open(image: &Image, latency: Duration) -> (Ext4, Arc<MeteredDevice>) {
     (Ext4::open(device.clone(), Options { writable: true, ..Options::default() }).unwrap(), device)
 }
 
-/// An image with every other block free.
-fn in_pieces(options: &str) -> Image {
+/// Every other block is free.
+fn fragmented_image(options: &str) -> Image {
     let image = Image::new(options, "32M", |tree| std::fs::write(tree.join("file"), "").unwrap());
     let (fs, _) = open(&image, Duration::ZERO);
     let file = node(&fs, "file");
@@ -37,10 +36,10 @@ fn in_pieces(options: &str) -> Image {
 
 #[test]
 fn a_search_of_many_groups_waits_for_few_bitmaps() {
-    // Bitmaps adjacent for many groups, and in each group.
+    // Bitmaps of many groups are adjacent, or in each group.
     for flex in ["", ",^flex_bg"] {
         let options = &format!("-t ext4 -b 1024 -g 1024 -O ^has_journal{flex} -N 2048");
-        let image = in_pieces(options);
+        let image = fragmented_image(options);
         let (fs, device) = open(&image, Duration::from_millis(2));
         let root = fs.load(fs.root()).unwrap();
         let (before, reads) = (fs.buffer_stats(), device.counts().total_reads());
@@ -55,8 +54,8 @@ fn a_search_of_many_groups_waits_for_few_bitmaps() {
             "{options}: {misses} blocks waited for by themselves, {ahead} used that were read ahead, {reads} requests, {:?}",
             began.elapsed()
         );
-        // Most groups are searched for a run of a hundred blocks, which none has.
-        assert!(misses + ahead >= GROUPS * 3 / 4, "{misses} and {ahead}: it is not in pieces");
+        // None has a run of a hundred blocks.
+        assert!(misses + ahead >= GROUPS * 3 / 4, "{misses} and {ahead}: it is not fragmented");
         assert!(misses <= 8, "{options}: {misses} blocks were waited for one after the other");
         drop((file, root));
         fs.close().unwrap();

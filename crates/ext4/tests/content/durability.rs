@@ -1,4 +1,4 @@
-//! The duties of an fsync after another file's commit.
+//! An fsync after another file's commit.
 
 use crate::common::Image;
 use crate::common::writing::{node, read_all};
@@ -13,8 +13,7 @@ fn writable() -> Options {
     Options { writable: true, ..Options::default() }
 }
 
-/// Calls `change` with a file of [`CONTENT`], commits it by an fsync of another file, calls `then`,
-/// and cuts the power. Returns the file's content.
+/// An fsync of another file commits `change`. Returns the content after a cut that follows `then`.
 fn after_a_cut(change: impl FnOnce(&Ext4, &Node), then: impl FnOnce(&Ext4, &Node)) -> Vec<u8> {
     let image = Image::new("-t ext4", "16M", |tree| {
         std::fs::write(tree.join("file"), CONTENT).unwrap();

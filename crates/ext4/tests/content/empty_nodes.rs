@@ -1,7 +1,6 @@
-//! Nodes of a block map without entries, as other programs leave them, are freed with their file.
+//! Empty nodes of a block map, as other programs leave them, are freed with their file.
 //!
-//! The bug: freeing skipped holes, and with them pointer blocks of zeros. They stayed in use, which
-//! only `e2fsck` noticed.
+//! The bug: freeing skipped holes, and with them indirect blocks of zeros, which stayed in use.
 
 use crate::common::fsck::{free_counts, is_clean};
 use crate::common::writing::{node, open};
@@ -14,12 +13,10 @@ use std::process::Command;
 
 const BLOCK: u64 = 1024;
 
-/// File blocks in the direct pointers, and in trees of one, two and three levels, with 256 pointers
-/// to a block.
+/// File blocks in direct pointers, and in trees of one to three levels.
 const SPARSE: [u64; 8] = [0, 5, 12, 20, 271, 2069, 65_809, 66_573];
 
-/// The blocks of nodes of one kind (`IND`, `DIND`, `TIND`, `ETB1`, …) that debugfs lists for
-/// `/file`, in order.
+/// `kind`: `IND`, `DIND`, `TIND`, `ETB1`, … of debugfs.
 fn nodes(image: &Image, kind: &str) -> Vec<u64> {
     let stat = image.debugfs("stat /file\n");
     let mark = format!("({kind}):");
@@ -42,7 +39,6 @@ fn overwrite(image: &Image, block: u64, within: u64, bytes: &[u8]) {
     file.write_all_at(bytes, block * BLOCK + within).unwrap();
 }
 
-/// Operations that free all or part of `/file`'s map, by name.
 type Freeing = (&'static str, fn(&Ext4));
 
 const FREEING: [Freeing; 4] = [
@@ -132,7 +128,7 @@ fn empty_extent_nodes_are_freed_with_their_file() {
             remove(&fs);
             fs.close().unwrap();
             drop(fs);
-            // The blocks below the removed nodes are unknown.
+            // The blocks below them are unknown.
             for node in gone {
                 let tested =
                     run(Command::new("debugfs").arg("-R").arg(format!("testb {node}")).arg(image.path()));

@@ -1,5 +1,5 @@
-//! On a full image every operation has the same effect as in memory, or fails with ENOSPC and none.
-//! Removals free the space, to the last block.
+//! On a full image an operation has the same effect as in memory, or fails with ENOSPC and none.
+//! Removals free all space.
 
 use crate::common::fsck;
 use crate::common::ops::{Op, OpMix, Runner, contents, differences, reference, tree};
@@ -19,10 +19,8 @@ const KINDS: [&str; 7] = [
     OURS,
 ];
 
-/// Bytes left free at first.
 const ROOM: u64 = 150_000;
 
-/// Fills all but [`ROOM`] bytes with a file that takes no further part.
 fn fill<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let ballast = vfs.make(who, vfs.root(), b"ballast", NewKind::Regular, 0o600).unwrap();
@@ -58,16 +56,16 @@ fn remove_below<F: FileSystem>(vfs: &Vfs<F>, dir: &Arc<Inode<F>>) {
     }
 }
 
-/// The operation for the model after one that wrote less than asked.
-fn done_of(op: &Op, answer: u64) -> Op {
+/// The operation after a short write.
+fn done_of(op: &Op, result: u64) -> Op {
     let mut done = op.clone();
     if let Op::Write { len, .. } | Op::Append { len, .. } = &mut done {
-        *len = usize::try_from(answer).unwrap();
+        *len = usize::try_from(result).unwrap();
     }
     done
 }
 
-/// Works with little space. Returns how often there was none.
+/// Returns how often there was no space.
 fn work(options: &str, seed: u64, steps: usize) -> usize {
     let image = new_image(options, "8M");
     let ours = Vfs::new(open(&image)).unwrap();
@@ -82,22 +80,22 @@ fn work(options: &str, seed: u64, steps: usize) -> usize {
     for step in 0..steps {
         let op = mix.op(&mut dice);
         let what = format!("{options}, seed {seed}, step {step}: {op:?}");
-        let answer = runner.apply(&op);
-        match answer {
+        let result = runner.apply(&op);
+        match result {
             Err(Errno::NOSPC) => refused += 1,
             Ok(count) => assert_eq!(Ok(count), reference.apply(&done_of(&op, count)), "{what}"),
-            Err(_) => assert_eq!(answer, reference.apply(&op), "{what}"),
+            Err(_) => assert_eq!(result, reference.apply(&op), "{what}"),
         }
         let mut shown = tree(&ours);
         shown.remove("/ballast");
         let differences = differences(&shown, &tree(&model));
-        assert!(differences.is_empty(), "{what}, {answer:?}: {differences}");
+        assert!(differences.is_empty(), "{what}, {result:?}: {differences}");
     }
     drop((runner, reference));
     let mut found = contents(&ours);
     found.remove("/ballast");
     assert!(found == contents(&model), "{options}, seed {seed}: contents");
-    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+    ours.into_fs().expect("no inode is in use").close().unwrap();
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{options}, seed {seed}, full: {text}"));
 
     let ours = Vfs::new(open(&image)).unwrap();
@@ -108,7 +106,7 @@ fn work(options: &str, seed: u64, steps: usize) -> usize {
     let root = ours.root().attr().blocks * 512 / u64::from(after.block_size) - 1;
     assert_eq!(after.blocks_free + root, before.blocks_free, "{options}, seed {seed}: free blocks");
     assert_eq!(after.inodes_free, before.inodes_free, "{options}, seed {seed}: free inodes");
-    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+    ours.into_fs().expect("no inode is in use").close().unwrap();
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{options}, seed {seed}, emptied: {text}"));
     refused
 }

@@ -1,5 +1,5 @@
-//! With inline_data, small files and new directories are in their inodes, as with the kernel, and
-//! move out as they grow.
+//! Small files and new directories are in their inodes, as with the kernel, and move out as they
+//! grow.
 
 use crate::common::fsck::is_clean;
 use crate::common::writing::open;
@@ -11,14 +11,13 @@ use std::path::Path;
 
 const WHO: &Identity = &Identity::Superuser;
 
-/// Lengths up to one that exceeds the space in an inode of 512 bytes, one byte at a time.
+/// An inode of 512 bytes holds less than the last.
 const SIZES: std::ops::Range<usize> = 1..430;
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| u8::try_from(n % 251).unwrap()).collect()
 }
 
-/// Which of these files are inline.
 fn inline<'a>(image: &Image, paths: &[&'a str]) -> Vec<&'a str> {
     let stats = image.debugfs(&paths.iter().map(|path| format!("stat {path}\n")).collect::<String>());
     let flags = stats.split("Flags: 0x").skip(1).map(|rest| {

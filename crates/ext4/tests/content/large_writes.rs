@@ -1,5 +1,5 @@
-//! Large writes go directly to the device: their blocks are contiguous, and data of a failed write
-//! stays in memory.
+//! Large writes bypass the memory: their blocks are contiguous, and data of a failed write stays in
+//! memory.
 
 use crate::common::writing::{check, new_image, node, read_all};
 use dentree_blockdev::{
@@ -9,10 +9,9 @@ use dentree_ext4::{Ext4, Node, Options};
 use dentree_vfs::{Durability, FileSystem, NewInode, NewKind};
 use std::sync::Arc;
 
-/// A large write with blocks of 4 KiB.
 const PIECE: usize = 128 << 10;
 
-/// From this offset large writes are direct.
+/// From here on large writes are direct.
 const FAR: usize = 8 << 20;
 
 fn writable(device: Arc<dyn BlockDevice>) -> Ext4 {
@@ -34,7 +33,7 @@ fn large_writes_slightly_out_of_order_are_direct_and_in_one_run() {
     let file = make(&fs, "file");
     let mut content = vec![0; FAR + 20 * PIECE];
     let before = device.counts().written_bytes;
-    // The order in which several threads may deliver one program's writes.
+    // Several threads may deliver one program's writes in such an order.
     for at in [0, 3, 1, 2, 4, 6, 5, 7, 11, 10, 9, 8, 12, 14, 13, 18, 15, 16, 17, 19] {
         let begin = FAR + at * PIECE;
         let piece = &mut content[begin..begin + PIECE];
@@ -65,7 +64,7 @@ fn data_of_a_failed_write_stays_in_memory_and_fsync_reports_it() {
         let file = if times == 1 { make(&fs, "file") } else { node(&fs, "file") };
         fs.fsync(&file, Durability::Full).unwrap();
         device.inject(Fault { operation: Operation::Write, after: 0, times, failure: Failure::Io });
-        // Over the middle of existing content, and past its end.
+        // The write covers content, and passes its end.
         let at = FAR + (content.len() - FAR) / 2 / PIECE * PIECE;
         content.truncate(at);
         content.resize(at + 4 * PIECE, u8::try_from(times % 100).unwrap());
@@ -93,7 +92,7 @@ fn small_writes_and_the_start_of_a_file_stay_in_memory() {
     fs.write(&file, (FAR - PIECE) as u64, &vec![1; PIECE]).unwrap();
     fs.write(&file, FAR as u64, &vec![2; PIECE - 4096]).unwrap();
     assert_eq!(device.counts().written_bytes, before);
-    // Dirty data is written first, so that the length on disk does not pass it.
+    // Dirty data first: the length on disk never passes it.
     fs.write(&file, (FAR + PIECE) as u64, &vec![3; PIECE]).unwrap();
     assert!(device.counts().written_bytes - before >= 3 * PIECE as u64 - 4096);
     drop(file);

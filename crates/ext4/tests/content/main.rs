@@ -1,4 +1,4 @@
-//! Changes of content: writing, allocation, write-back, times, truncation.
+//! Content: writing, allocation, write-back, times, truncation.
 
 #[path = "../common/mod.rs"]
 mod common;

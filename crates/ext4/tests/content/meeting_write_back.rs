@@ -1,8 +1,5 @@
-//! A file is truncated, punched or extended during its write-back.
-//!
-//! The device holds one request of an fsync, or of a direct write, until the other thread has ended
-//! or sleeps. Each request is held in turn, so every point of write-back is covered,
-//! deterministically.
+//! A file is changed during its write-back. The device holds each request in turn until the other
+//! thread ends or sleeps, which covers every point of write-back.
 
 use crate::common::writing::{node, read_all};
 use crate::common::{Image, fsck};
@@ -16,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 const BLOCK: usize = 1024;
 
-/// The start of the content, after a hole: from here on large writes are direct.
+/// From here on large writes are direct.
 const BASE: usize = 2048 * BLOCK;
 
-/// A device in memory that holds one write or flush.
+/// Holds one write or flush.
 struct HoldingDevice {
     device: MemoryDevice,
     state: Mutex<State>,
@@ -28,11 +25,9 @@ struct HoldingDevice {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Requests pass.
     Open,
-    /// The request after this many others will be held.
+    /// Holds the request after so many others.
     Armed(u32),
-    /// A request is held.
     Held,
 }
 
@@ -42,7 +37,7 @@ impl HoldingDevice {
         self.moved.notify_all();
     }
 
-    /// Waits until a request is held, or requests pass. Returns whether one is held.
+    /// Returns whether a request is held.
     fn wait(&self) -> bool {
         let armed = |state: &mut State| matches!(state, State::Armed(_));
         *self.moved.wait_while(self.state.lock().unwrap(), armed).unwrap() == State::Held
@@ -57,7 +52,6 @@ impl HoldingDevice {
                 drop(self.moved.wait_while(state, |state| *state == State::Held).unwrap());
             }
             State::Armed(before) => *state = State::Armed(before - 1),
-            // Others pass the held one.
             State::Open | State::Held => {}
         }
     }
@@ -88,13 +82,12 @@ impl BlockDevice for HoldingDevice {
     }
 }
 
-/// Whether a thread of this process sleeps.
 fn sleeps(thread: rustix::thread::Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S")))
 }
 
-/// A change during write-back, or the start of write-back, on the device and in the model.
+/// A change of a file on the device, and of the model.
 struct Change {
     what: &'static str,
     there: fn(&Ext4, &Node),
@@ -107,7 +100,6 @@ fn set_size(fs: &Ext4, file: &Node, size: usize) {
 
 const WRITE_BACKS: [Change; 2] = [
     Change { what: "synced", there: |fs, file| fs.fsync(file, Durability::Full).unwrap(), model: |_| {} },
-    // Over written blocks, dirty blocks, holes, and the end.
     Change {
         what: "written to at length",
         there: |fs, file| assert_eq!(fs.write(file, (BASE + 6 * BLOCK) as u64, &[0xC7; LONG]).unwrap(), LONG),
@@ -118,7 +110,7 @@ const WRITE_BACKS: [Change; 2] = [
     },
 ];
 
-/// Not a multiple of the block size.
+/// No multiple of the block size.
 const LONG: usize = 50 * BLOCK + 200;
 
 const CHANGES: [Change; 7] = [
@@ -171,7 +163,6 @@ const CHANGES: [Change; 7] = [
     },
 ];
 
-/// Writes to a file with blocks on the device, a hole, and reserved blocks. Returns its content.
 fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
     let mut content = vec![0; BASE + 44 * BLOCK + 17];
     let mut write = |from: usize, to: usize, byte: u8| {
@@ -188,8 +179,7 @@ fn prepare(fs: &Ext4, file: &Node) -> Vec<u8> {
     content
 }
 
-/// Starts `change` while request `at` of `write_back` is held; `false` if there is no such
-/// request.
+/// `false` if write-back has no request `at`.
 fn change_during(image: &[u8], write_back: &Change, change: &Change, at: u32) -> bool {
     let what = format!("{}, while it is {} and request {at} is held", change.what, write_back.what);
     let held = Arc::new(HoldingDevice {
@@ -205,16 +195,16 @@ fn change_during(image: &[u8], write_back: &Change, change: &Change, at: u32) ->
         let (fs, device) = (&fs, &held);
         let storing = scope.spawn(move || {
             (write_back.there)(fs, file);
-            // Fewer requests than that: none was held.
+            // There were fewer requests.
             device.set(State::Open);
         });
         let is_held = held.wait();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let other = scope.spawn(move || {
-            tell.send(rustix::thread::gettid()).unwrap();
+            sender.send(rustix::thread::gettid()).unwrap();
             (change.there)(fs, file);
         });
-        let thread = told.recv().unwrap();
+        let thread = receiver.recv().unwrap();
         wait_until("met", || other.is_finished() || sleeps(thread));
         held.set(State::Open);
         storing.join().unwrap();
@@ -240,7 +230,7 @@ fn a_change_during_write_back_equals_one_before_or_after_it() {
     for options in ["-t ext4 -b 1024", "-t ext3 -b 1024"] {
         let image = Image::new(options, "16M", |tree| std::fs::write(tree.join("file"), "").unwrap());
         let image = std::fs::read(image.path()).unwrap();
-        // Direct writes issue the same requests with indirect blocks as with extents.
+        // The same requests with indirect blocks.
         let write_backs = if options.contains("ext3") { &WRITE_BACKS[..1] } else { &WRITE_BACKS };
         for write_back in write_backs {
             let mut met = 0;
@@ -251,8 +241,7 @@ fn a_change_during_write_back_equals_one_before_or_after_it() {
                 met += (0..).take_while(|&at| change_during(&image, write_back, change, at)).count();
             }
             println!("{options}: {met} requests held while a file was {}", write_back.what);
-            // At least: data, log, commit block and two flushes; or dirty data, and two runs of the
-            // data.
+            // Data, log, commit block and two flushes; or dirty data, and two runs.
             let least = if write_back.what == "synced" { 5 } else { 3 };
             assert!(met >= least * CHANGES.len().saturating_sub(1), "{options}: {met} requests held");
         }

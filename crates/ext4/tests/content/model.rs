@@ -1,8 +1,5 @@
-//! Random operations by several threads have the same results as in memory; `e2fsck` calls the
-//! images clean, and the kernel continues with them.
-//!
-//! Each thread has names of its own, in directories of its own and in shared ones, so results and
-//! final tree do not depend on the schedule.
+//! Random operations by several threads have the same results as in memory, for e2fsck and the
+//! kernel too. Threads have their own names, so the result does not depend on the schedule.
 
 use crate::common::ops::{OpMix, Runner, contents, differences, reference, tree};
 use crate::common::writing::{Dice, OURS, new_image, open};
@@ -10,7 +7,7 @@ use crate::common::{Image, fsck};
 use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::sync::Barrier;
 
-/// Name, mke2fs options, size.
+/// mke2fs options, size.
 const KINDS: [(&str, &str); 10] = [
     ("-t ext4", "48M"),
     ("-t ext4 -O metadata_csum_seed,orphan_file", "48M"),
@@ -26,7 +23,6 @@ const KINDS: [(&str, &str); 10] = [
 
 const THREADS: usize = 4;
 
-/// The directories that all threads change.
 const SHARED: [&str; 2] = ["shared", "shared/below"];
 
 fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
@@ -36,7 +32,6 @@ fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
     }
 }
 
-/// One thread's operations, on both file systems.
 fn change<F: FileSystem, G: FileSystem>(
     ours: &Vfs<F>,
     model: &Vfs<G>,
@@ -47,12 +42,11 @@ fn change<F: FileSystem, G: FileSystem>(
     let (mut ours, mut model) = (Runner::new(ours), Runner::new(model));
     for step in 0..steps {
         let op = mix[dice.roll(mix.len())].op(dice);
-        let (answer, must) = (ours.apply(&op), model.apply(&op));
-        assert_eq!(answer, must, "step {step}: {op:?}");
+        let (result, must) = (ours.apply(&op), model.apply(&op));
+        assert_eq!(result, must, "step {step}: {op:?}");
     }
 }
 
-/// Checks that two trees are equal, byte by byte.
 fn agree<F: FileSystem, G: FileSystem>(ours: &Vfs<F>, model: &Vfs<G>, what: &str) {
     let differences = differences(&tree(ours), &tree(model));
     assert!(differences.is_empty(), "{what}: {differences}");
@@ -97,7 +91,7 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
     agree(&ours, &model, &what);
     ours.sync().unwrap();
     let free = ours.statfs().unwrap();
-    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+    ours.into_fs().expect("no inode is in use").close().unwrap();
     counts_agree(&image, &what);
     assert_eq!(free.blocks_free, fsck::free_counts(&image.path())[0].0, "{what}: statfs");
     let afresh = Vfs::new(image.open()).unwrap();
@@ -105,7 +99,7 @@ fn run(options: &str, size: &str, seed: u64, steps: usize) {
     kernel_goes_on(&image, &what);
 }
 
-/// The kernel reads the tree and changes it; then this crate reads the result.
+/// The kernel reads and changes the tree; then this crate reads the result.
 fn kernel_goes_on(image: &Image, what: &str) {
     image.agrees_with_the_kernel();
     let changed = image.change("", |mount| {

@@ -1,5 +1,5 @@
-//! Metadata blocks that are freed and reused, for data and for metadata, while the journal still
-//! has old copies: a replay must not restore those. Revoke records prevent it.
+//! Metadata blocks are reused while the journal has old copies. Revoke records keep a replay from
+//! restoring those.
 
 use crate::common::{Image, fsck};
 use dentree_blockdev::{MemoryDevice, RecordingDevice, Survivors};
@@ -20,7 +20,7 @@ fn name(n: usize) -> String {
     format!("name {n:04} of a directory whose blocks others get")
 }
 
-/// A directory of many blocks, and a symbolic link with a block of its own.
+/// Many blocks, and a symbolic link with a block.
 fn make(vfs: &Vfs<Ext4>, top: &str) {
     let dir = vfs.make(WHO, vfs.root(), top.as_bytes(), NewKind::Directory, 0o755).unwrap();
     for n in 0..NAMES {
@@ -39,12 +39,11 @@ fn remove(vfs: &Vfs<Ext4>, top: &str) {
     vfs.rmdir(WHO, vfs.root(), top.as_bytes()).unwrap();
 }
 
-/// The content of a file that fills the image.
 fn byte(at: u64) -> u8 {
     (at / 1024 % 199 + 40) as u8
 }
 
-/// Writes a file until there is no space. Returns its length.
+/// Until ENOSPC. Returns the length.
 fn fill(vfs: &Vfs<Ext4>) -> u64 {
     let file = vfs.make(WHO, vfs.root(), b"data", NewKind::Regular, 0o644).unwrap();
     let mut at = 0;
@@ -60,14 +59,13 @@ fn fill(vfs: &Vfs<Ext4>) -> u64 {
     at
 }
 
-/// An image file whose journal `e2fsck` replayed.
 fn replayed_by_e2fsck(image: &[u8], path: &Path) {
     std::fs::write(path, image).unwrap();
     fsck::recover(path, &[]).unwrap_or_else(|text| panic!("e2fsck repairs: {text}"));
     fsck::is_clean(path).unwrap_or_else(|text| panic!("after e2fsck's replay: {text}"));
 }
 
-/// The blocks of a directory and of the link in it.
+/// Includes the link in the directory.
 fn blocks_of(image: &Image, device: &RecordingDevice, top: &str) -> BTreeSet<u64> {
     let copy = image.beside("copy");
     replayed_by_e2fsck(&device.to_vec(), &copy.path());
@@ -75,7 +73,7 @@ fn blocks_of(image: &Image, device: &RecordingDevice, top: &str) -> BTreeSet<u64
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Calls `check` with the image that a cut leaves, after each way to replay it.
+/// After each way to replay an image.
 fn after_replays(image: &Image, left: Vec<u8>, what: &str, check: &dyn Fn(&Vfs<Ext4>, &str)) {
     let theirs = image.beside("theirs");
     replayed_by_e2fsck(&left, &theirs.path());
@@ -101,7 +99,7 @@ fn holds(bytes: &[u8], what: &[u8]) -> bool {
     bytes.windows(what.len()).any(|here| here == what)
 }
 
-/// Without revoke records, this test shows the old leaves in the file's content.
+/// Without revoke records, old leaves appear in the file's content.
 fn reuse(options: &str) {
     let image = Image::new(options, "8M", |_| {});
     let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
@@ -131,7 +129,7 @@ fn reuse(options: &str) {
         assert_eq!(wrong, None, "{what}: the file holds something else there");
     });
 
-    // The reverse: revoked blocks are journalled again, and must be replayed.
+    // Reverse: revoked blocks are journalled again, and must be replayed.
     vfs.unlink(WHO, vfs.root(), b"data").unwrap();
     vfs.sync().unwrap();
     make(&vfs, "new");

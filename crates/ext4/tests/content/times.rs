@@ -1,7 +1,6 @@
-//! Times that an inode cannot hold: what is shown equals what is stored, and what the kernel
-//! stores.
+//! Times that an inode cannot hold are stored as by the kernel, and shown so.
 //!
-//! The bug: on inodes of 128 bytes the year 2100 became 1963, and years before 1901 or after 2446
+//! The bug: in inodes of 128 bytes the year 2100 became 1963, and years before 1901 or after 2446
 //! were shown until the next mount.
 
 use crate::common::fsck::is_clean;
@@ -13,7 +12,7 @@ use dentree_vfs::{Attr, FileSystem, NewInode, NewKind, SetAttr, SetTime, SetXatt
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use std::sync::Arc;
 
-/// Seconds since 1970: the limits of inodes, and beyond; the years 1800, 2100 and 2600.
+/// The limits of inodes, and beyond; 1800, 2100 and 2600.
 const SECONDS: [i64; 14] = [
     -5_364_662_400,
     -0x8000_0001,
@@ -33,7 +32,6 @@ const SECONDS: [i64; 14] = [
 
 const NANOS: u32 = 123_456_789;
 
-/// mke2fs options: inodes of 128 bytes, with and without a journal; of 256; of 1024.
 const KINDS: [&str; 4] =
     ["-t ext4 -I 128", "-t ext2 -I 128", "-t ext4 -I 256 -b 1024", "-t ext4 -I 1024 -O inline_data"];
 
@@ -45,7 +43,7 @@ fn at(seconds: i64) -> Option<SetTime> {
     Some(SetTime::At(Timestamp { seconds, nanos: NANOS }))
 }
 
-/// Access and modification; the time of change is the machine's.
+/// The time of change is the machine's.
 fn set(attr: &Attr) -> [Timestamp; 2] {
     [attr.atime, attr.mtime]
 }

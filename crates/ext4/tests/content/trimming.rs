@@ -1,7 +1,5 @@
-//! Discarding free blocks (FITRIM).
-//!
-//! A crash before a removal is committed restores the file: its blocks must still hold its content.
-//! The recorded device overwrites what is discarded.
+//! Discarding free blocks (FITRIM). A crash before a removal is committed restores the file with
+//! its content. The recorded device overwrites what is discarded.
 
 use crate::common::cuts::{Run, Work, check_all, writable};
 use crate::common::writing::{KINDS, OURS, SMALL, check, new_image, node, open, read_all};
@@ -23,7 +21,7 @@ fn content(n: usize) -> Vec<u8> {
     (0..20_000_usize).map(|at| (n * 31 + at / 100) as u8).collect()
 }
 
-/// The position from which each file's removal is durable.
+/// Positions from which each removal is durable.
 struct Removals(Vec<usize>);
 
 impl Work for Removals {
@@ -44,7 +42,7 @@ impl Work for Removals {
                 }
             }
         }
-        let fs = vfs.into_fs().ok_or("somebody holds an inode")?;
+        let fs = vfs.into_fs().ok_or("an inode is in use")?;
         fs.close().map_err(|error| format!("closing: {error}"))
     }
 }
@@ -57,7 +55,7 @@ fn filled(options: &str, size: &str) -> Vec<u8> {
         let file = vfs.make(who, vfs.root(), name(n).as_bytes(), NewKind::Regular, 0o644).unwrap();
         vfs.write(who, &file, 0, &content(n)).unwrap();
     }
-    vfs.into_fs().expect("nobody holds an inode").close().unwrap();
+    vfs.into_fs().expect("no inode is in use").close().unwrap();
     fs::read(image.path()).unwrap()
 }
 
@@ -83,7 +81,7 @@ fn files_restored_by_a_crash_keep_their_content_after_discard() {
             }
         }
         assert!(least > 1 << 20, "{options}: {least}");
-        vfs.into_fs().expect("nobody holds an inode").close().unwrap();
+        vfs.into_fs().expect("no inode is in use").close().unwrap();
         let run = Run { what: options.to_owned(), recording: device.recording(), work: Removals(durable) };
         let (done, problems) = check_all(&run, 30, 1);
         println!("{options}: {done} cuts");
@@ -121,9 +119,9 @@ fn discard_shrinks_an_image_during_writes() {
         });
         let after = fs::metadata(image.path()).unwrap().blocks();
         assert!(after + (6 << 20) / 512 < before, "{options}: {before} blocks, then {after}");
-        // The first block has no free space, and no run is as long as the image.
+        // The first has no free space, and no run is as long as the image.
         assert_eq!(vfs.trim(0..512, 0).unwrap() + vfs.trim(0..u64::MAX, 1 << 40).unwrap(), 0, "{options}");
-        vfs.into_fs().expect("nobody holds an inode").close().unwrap();
+        vfs.into_fs().expect("no inode is in use").close().unwrap();
         check(&image, &[], options);
         let again = crate::common::writing::open(&image);
         (0..FILES)

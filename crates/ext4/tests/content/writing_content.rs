@@ -1,4 +1,4 @@
-//! The kernel's tools read what is written to files, and `e2fsck` calls the images clean.
+//! The kernel's tools read what is written, and `e2fsck` finds nothing.
 
 use crate::common::Image;
 use crate::common::writing::{Dice, KINDS, check, node, open, read_all};
@@ -28,7 +28,6 @@ fn written_files_are_read_by_the_kernels_tools() {
     }
 }
 
-/// A file and its expected content.
 struct Pair {
     node: Node,
     content: Vec<u8>,
@@ -47,7 +46,6 @@ impl Pair {
         self.content[at.min(len)..end.min(len)].fill(0);
     }
 
-    /// A random change of both.
     fn step(&mut self, fs: &Ext4, dice: &mut Dice) {
         let most = if dice.roll(10) == 0 { 600_000 } else { 9000 };
         let (at, len) = (dice.roll(400_000), 1 + dice.roll(most));
@@ -94,7 +92,6 @@ impl Pair {
         }
     }
 
-    /// Compares the bytes around a place.
     fn compare(&self, fs: &Ext4, at: usize, len: usize) {
         let from = at.saturating_sub(5000);
         let mut read = vec![0xEE; len + 10_000];
@@ -103,7 +100,7 @@ impl Pair {
         assert!(read[..count] == must[..must.len().min(read.len())], "content differs around {at}");
     }
 
-    /// Checks that holes read as zeros, and that the runs cover the file.
+    /// Holes read as zeros, and runs cover the file.
     fn check_extents(&self, fs: &Ext4) {
         let (mut at, size) = (0, u64::try_from(self.content.len()).unwrap());
         while at < size {

@@ -50,7 +50,7 @@ fn a_failed_write_or_flush_loses_nothing_acknowledged() {
             drop((file, other));
             assert!(
                 fs.close().is_err() || !failed,
-                "after {after} of {operation:?} {failure:?}: nobody was reported"
+                "after {after} of {operation:?} {failure:?}: it was not reported"
             );
             drop((fs, device));
             let repaired = Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
@@ -67,8 +67,7 @@ fn a_failed_write_or_flush_loses_nothing_acknowledged() {
     assert!(reported > 10 && survived == 30, "{reported} of {survived}");
 }
 
-/// The program ends before it can mark the superblock; only the journal holds the error, which was
-/// not read.
+/// Only the journal holds the error: the program ends before it marks the superblock.
 #[test]
 fn an_abort_recorded_only_in_the_journal_reaches_e2fsck() {
     let image = Image::new("-t ext4 -b 1024 -J size=1", "16M", |tree| {
@@ -82,7 +81,7 @@ fn an_abort_recorded_only_in_the_journal_reaches_e2fsck() {
     fs.append(&node(&fs, "file"), b" and lost").unwrap();
     device.inject(Fault { operation: Operation::Flush, after: 0, times: 1, failure: Failure::Io });
     fs.sync().unwrap_err();
-    // The error is recorded after the failing call returns; closing waits for it.
+    // Closing waits for the record.
     let _ = fs.close();
     std::fs::write(image.path(), disk.to_vec()).unwrap();
     image.debugfs("set_super_value state 1\n");
@@ -106,7 +105,7 @@ fn a_damaged_image_causes_errors_but_no_panic() {
         for seed in 1..=150 {
             let mut dice = Dice(seed * 7_919);
             let mut damaged = bytes.clone();
-            // The superblock stays intact, and blocks after the first tables are mostly content.
+            // The superblock stays intact; later blocks are mostly content.
             for _ in 0..1 + dice.roll(40) {
                 let at = 2048 + dice.roll(100_000);
                 damaged[at] = u8::try_from(dice.roll(256)).unwrap();

@@ -1,5 +1,4 @@
-//! Blocks are allocated and freed as `e2fsck` expects, on full images, in trees of several levels
-//! and by several threads.
+//! Allocation on full images, in deep trees and by several threads, checked by `e2fsck`.
 
 use crate::common::Image;
 use crate::common::writing::{Dice, KINDS, check, node, open, read_all, try_open};
@@ -11,7 +10,6 @@ fn set_size(fs: &Ext4, node: &Node, size: u64) {
     fs.set_attr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
 }
 
-/// A new empty file in the root directory.
 fn make(fs: &Ext4, name: &str) -> Node {
     let root = fs.load(fs.root()).unwrap();
     let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0, xattrs: &[] };
@@ -26,7 +24,7 @@ fn a_fragmented_map_gains_and_loses_levels() {
         let file = node(&fs, "file");
         let block = fs.superblock().block_size.in_memory();
         let mut content = vec![0; 2 * 1500 * block];
-        // Backwards, and only every other block: no extent continues another.
+        // Backwards, every other block: no extent continues another.
         for n in (0..1500).rev() {
             let at = 2 * n * block;
             let data = vec![u8::try_from(n % 255).unwrap() + 1; block];
@@ -38,12 +36,11 @@ fn a_fragmented_map_gains_and_loses_levels() {
         }
         content.truncate((2 * 1499 + 1) * block);
         assert!(read_all(&fs, &file) == content, "{options}");
-        // A hole in the middle, which removes whole leaves.
+        // Punches whole leaves.
         let (from, len) = (700 * block + 10, 1200 * block);
         fs.allocate(&file, u64::try_from(from).unwrap(), u64::try_from(len).unwrap(), Allocate::PunchHole)
             .unwrap();
         content[from..from + len].fill(0);
-        // Some of the holes filled: extents merge.
         for n in 0..300 {
             let at = (2 * n + 1) * block;
             fs.write(&file, u64::try_from(at).unwrap(), &content[at..at + block]).unwrap();
@@ -94,7 +91,7 @@ fn a_full_image_fails_the_write_and_stays_valid() {
         fs.fsync(&file, Durability::Full).unwrap_or_else(|e| panic!("{options}: {e} {:?}", fs.statfs()));
         assert!(read_all(&fs, &file) == content, "{options}");
         assert!(content.len() > 4 << 20, "{options}: full with {} bytes", content.len());
-        // Freed space is available at once, before its transaction is committed.
+        // The frees are not committed yet.
         for _ in 0..3 {
             set_size(&fs, &file, 0);
             let again = vec![0x5A; content.len()];
@@ -141,7 +138,7 @@ fn threads_write_their_own_files_concurrently() {
     }
 }
 
-/// Writes, truncates and syncs. Returns the expected content.
+/// Returns the expected content.
 fn write_at_random(fs: &Ext4, node: &Node, seed: u64) -> Vec<u8> {
     let mut dice = Dice(seed);
     let mut content: Vec<u8> = Vec::new();
@@ -172,9 +169,8 @@ fn data_acknowledged_by_fsync_survives_a_crash() {
     let content: Vec<u8> = (0..1_000_000_u32).map(|n| (n / 3) as u8).collect();
     fs.write(&file, 0, &content).unwrap();
     fs.fsync(&file, Durability::Data).unwrap();
-    // Not acknowledged.
+    // The append is not acknowledged.
     fs.append(&file, &content).unwrap();
-    // The image that a power cut at this moment leaves.
     let [ours, theirs] = ["ours", "theirs"].map(|name| {
         let copy = image.beside(name);
         std::fs::copy(image.path(), copy.path()).unwrap();

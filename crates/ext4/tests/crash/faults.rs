@@ -1,5 +1,5 @@
-//! The device fails once, or for good, at any request of random work. The failure is reported,
-//! nothing acknowledged is lost, and the image is clean after the replay of its journal.
+//! The device fails, once or for good, at any request. That is reported, nothing acknowledged is
+//! lost, and the image is clean after replay.
 
 use crate::common::fsck;
 use crate::common::ops::{OpMix, reference};
@@ -19,7 +19,7 @@ const KINDS: [(&str, &str); 4] = [
     ("-t ext4 -J size=4", "16M"),
 ];
 
-/// How devices fail, and how often: once, or from then on.
+/// Once, or from then on.
 const FAULTS: [(Operation, Failure, u64); 8] = [
     (Operation::Read, Failure::Io, 1),
     (Operation::Write, Failure::Io, 1),
@@ -37,7 +37,7 @@ fn options() -> Options {
     Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() }
 }
 
-/// Works on a copy of `image` with `fault`. Returns whether the fault struck.
+/// Returns whether the fault struck.
 fn work(image: &[u8], mix: &OpMix, fault: Fault, scratch: &Path) -> Result<bool, String> {
     let memory = MemoryDevice::from(image.to_vec());
     let device = Arc::new(FaultDevice::new(Arc::new(memory.clone())));
@@ -51,17 +51,17 @@ fn work(image: &[u8], mix: &OpMix, fault: Fault, scratch: &Path) -> Result<bool,
             errors = story.go_on(&vfs, mix, &mut Dice(0x5851_F42D), WORK, &|| 0);
             is_settled(&vfs, &errors)?;
             is_recorded = vfs.fs().is_read_only();
-            let fs = vfs.into_fs().ok_or("somebody holds an inode")?;
+            let fs = vfs.into_fs().ok_or("an inode is in use")?;
             let closed = fs.close();
             is_recorded |= matches!(closed, Err(dentree_ext4::Error::Journal(_)));
             errors.extend(closed.err().map(Error::from));
         }
     }
     let struck = device.injected() > 0;
-    let is_told =
+    let is_reported =
         !errors.is_empty() || fault.failure == Failure::Ignored || fault.operation == Operation::Read;
-    if struck && !is_told {
-        return Err("nobody was told".to_owned());
+    if struck && !is_reported {
+        return Err("it was not reported".to_owned());
     }
     if !struck && !errors.is_empty() {
         return Err(format!("errors without a cause: {errors:?}"));
@@ -82,7 +82,7 @@ fn work(image: &[u8], mix: &OpMix, fault: Fault, scratch: &Path) -> Result<bool,
     Ok(struck)
 }
 
-/// A journal that has aborted refuses every change, and its cause was reported before.
+/// An aborted journal refuses every change, and its cause was reported.
 fn is_settled(vfs: &Vfs<Ext4>, errors: &[Error]) -> Result<(), String> {
     if !vfs.fs().is_read_only() {
         return Ok(());
@@ -94,7 +94,6 @@ fn is_settled(vfs: &Vfs<Ext4>, errors: &[Error]) -> Result<(), String> {
     }
 }
 
-/// Lets each kind of fault strike at every `stride`th request.
 fn strike_everywhere(stride: u64) {
     let (mut struck, mut problems) = (0, Vec::new());
     for (options, size) in KINDS {

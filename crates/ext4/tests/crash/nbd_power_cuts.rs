@@ -1,6 +1,5 @@
-//! An NBD server that loses power again and again while a file system is written over it. The
-//! client goes on, and each cut leaves an image as a disk would: clean after replay, with all that
-//! was acknowledged.
+//! An NBD server loses power again and again. The client continues; each cut leaves a clean image
+//! with all that was acknowledged.
 
 use crate::common::cuts::{Work, check, left, writable};
 use crate::common::fsck;
@@ -23,7 +22,6 @@ const KINDS: [(&str, &str); 3] = [
 ];
 
 const OPERATIONS: usize = 250;
-/// Most requests between two power cuts.
 const MOST_REQUESTS: usize = 12;
 
 struct One(Story);
@@ -37,15 +35,14 @@ impl Work for One {
     }
 }
 
-/// The server's disk, and what its power cuts left.
 struct Disk {
     now: Arc<RecordingDevice>,
-    /// Steps before the last power cut.
+    /// Position at the last power cut.
     before: usize,
     dice: Dice,
-    /// Requests until the next power cut.
+    /// Until the next power cut.
     left: usize,
-    /// Position and image of each power cut.
+    /// Position and image of each.
     images: Vec<(usize, Vec<u8>)>,
 }
 
@@ -73,7 +70,7 @@ impl Disk {
     }
 }
 
-/// Works on a new image over NBD while the server loses power. Returns how often, and the problems.
+/// Returns the number of power cuts, and the problems.
 fn work(options: &str, size: &str, seed: u64) -> (usize, Vec<String>) {
     let image = fs::read(new_image(options, size).path()).unwrap();
     let now = Arc::new(RecordingDevice::new(image));
@@ -107,7 +104,6 @@ fn work(options: &str, size: &str, seed: u64) -> (usize, Vec<String>) {
     (cuts, images.filter_map(problem).collect())
 }
 
-/// Runs seeds until there were `wanted` power cuts.
 fn cut(wanted: usize) {
     let runs = (0..).flat_map(|seed| KINDS.map(|kind| (kind, seed)));
     let mut done = 0;

@@ -1,5 +1,5 @@
-//! Power cuts at every flush of random work, and in between: after replay by `e2fsck` and by this
-//! crate, the image is clean and holds what was acknowledged.
+//! Power cuts of random work: after replay by `e2fsck` and by this crate, the image is clean and
+//! holds what was acknowledged.
 
 use crate::common::Image;
 use crate::common::cuts::{Run, Work, check_all, go_on, writable};
@@ -12,7 +12,7 @@ use dentree_vfs::{FileSystem, Identity, NewKind, Vfs};
 use std::fs;
 use std::sync::Arc;
 
-/// mke2fs options, size. All have a journal: without one, a cut leaves damage to repair.
+/// Without a journal, a cut leaves damage to repair.
 const KINDS: [(&str, &str); 6] = [
     ("-t ext4 -b 4096 -J size=4", "12M"),
     ("-t ext4 -b 4096 -O metadata_csum_seed,orphan_file -J size=4", "12M"),
@@ -22,23 +22,20 @@ const KINDS: [(&str, &str); 6] = [
     (OURS, "8M"),
 ];
 
-/// Operations of each run.
 const WORK: usize = 250;
 
-/// One for each thread.
 struct Stories(Vec<Story>);
 
 impl Work for Stories {
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String> {
         let vfs = Vfs::with_budgets(fs, SMALL).map_err(|error| error.to_string())?;
         self.0.iter().try_for_each(|story| story.compare(&vfs, cut))?;
-        let fs = vfs.into_fs().ok_or("somebody holds an inode")?;
+        let fs = vfs.into_fs().ok_or("an inode is in use")?;
         fs.close().map_err(|error| format!("closing: {error}"))
     }
 }
 
-/// The initial tree: a directory for concurrent stories, and for each story a file and a directory
-/// with a file, inline with inline_data.
+/// A directory for concurrent stories; for each story a file, and a directory with a file.
 fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let make = |path: &str, kind, permissions| {
@@ -55,18 +52,17 @@ fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     }
 }
 
-/// Prefixes of names, for a single story and for concurrent ones.
+/// A single story, then concurrent ones.
 const TOPS: [&str; 4] = ["", "shared/0 ", "shared/1 ", "shared/2 "];
 
 const FIRST_CONTENT: &[u8] = b"short enough for an inode";
 
-/// A new image with the tree of [`begin`].
 fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
     let image = if options == OURS {
         let image = new_image(options, size);
         let ours = Vfs::new(open(&image)).unwrap();
         begin(&ours);
-        ours.into_fs().expect("nobody holds an inode").close().unwrap();
+        ours.into_fs().expect("no inode is in use").close().unwrap();
         image
     } else {
         Image::new(options, size, |tree| {
@@ -82,8 +78,7 @@ fn new_begun_image(options: &str, size: &str) -> Vec<u8> {
     fs::read(image.path()).unwrap()
 }
 
-/// One thread works all over a new image, or several, each on names of its own in a shared
-/// directory.
+/// Threads work on their own names in a shared directory.
 fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
     let device = Arc::new(RecordingDevice::new(new_begun_image(options, size)));
     let ours = Vfs::with_budgets(Ext4::open(device.clone(), writable()).unwrap(), SMALL).unwrap();
@@ -106,14 +101,13 @@ fn work(options: &str, size: &str, seed: u64, threads: usize) -> Run<Stories> {
         let work: Vec<_> = work.collect();
         work.into_iter().map(|work| work.join().unwrap()).collect::<Vec<_>>()
     });
-    ours.into_fs().expect("nobody holds an inode").close().unwrap();
+    ours.into_fs().expect("no inode is in use").close().unwrap();
     stories.iter_mut().for_each(|story| story.synced(device.position()));
     let what = format!("{options} {size}, {threads} threads, seed {seed}");
     Run { what, recording: device.recording(), work: Stories(stories) }
 }
 
-/// Checks `count` cuts of each kind of image, for work from one seed, by one thread and by several.
-/// Returns how many, and the problems.
+/// Returns how many there were, and the problems.
 fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
     let (mut done, mut problems) = (0, Vec::new());
     for ((options, size), workers) in KINDS.into_iter().flat_map(|kind| [(kind, 1), (kind, 3)]) {

@@ -1,5 +1,5 @@
 //! Power cuts while a file system grows: it has its old size or its new one, and e2fsck finds
-//! nothing wrong.
+//! nothing.
 
 use crate::common::Image;
 use crate::common::cuts::{Run, Work, check_all, left};
@@ -18,7 +18,7 @@ impl Work for Grown {
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String> {
         let found = fs.superblock().blocks_count;
         fs.close().map_err(|error| format!("closing: {error}"))?;
-        // What was acknowledged, and what was under way.
+        // Acknowledged, or under way.
         let done = self.0.iter().take_while(|(position, _)| *position <= cut).count();
         let may_be: Vec<_> = self.0[done - 1..].iter().take(2).map(|(_, blocks)| *blocks).collect();
         if may_be.contains(&found) { Ok(()) } else { Err(format!("{found} is none of {may_be:?}")) }

@@ -1,5 +1,5 @@
-//! Power cuts while parameters change: the superblock has the old ones or the new ones, and e2fsck
-//! finds nothing wrong.
+//! Power cuts while parameters change: the superblock has the old or the new ones, and e2fsck finds
+//! nothing.
 
 use crate::common::Image;
 use crate::common::cuts::{Run, Work, check_all};
@@ -8,7 +8,7 @@ use dentree_ext4::{Ext4, InodeTime, Tune, tune};
 use std::fs;
 use std::sync::Arc;
 
-/// Before and after each change: the recorded position, and the label and reserved blocks then.
+/// Parameters by recorded position.
 struct Tuned(Vec<(usize, Parameters)>);
 
 type Parameters = (Vec<u8>, u64);
@@ -22,7 +22,7 @@ impl Work for Tuned {
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String> {
         let found = parameters(&fs);
         fs.close().map_err(|error| format!("closing: {error}"))?;
-        // What was acknowledged, and what was under way.
+        // Acknowledged, or under way.
         let done = self.0.iter().take_while(|(position, _)| *position <= cut).count();
         let may_be: Vec<_> = self.0[done - 1..].iter().take(2).map(|(_, parameters)| parameters).collect();
         if may_be.contains(&&found) { Ok(()) } else { Err(format!("{found:?} is none of {may_be:?}")) }

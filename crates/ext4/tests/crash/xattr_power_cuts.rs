@@ -1,6 +1,5 @@
-//! Threads set attributes of their files to few values, so that files share blocks and values.
-//! After a power cut every file has a state of its history, none before the last sync, and `e2fsck`
-//! accepts every user count.
+//! Threads set attributes to few values, so files share blocks and values. After a power cut each
+//! file has a state of its history, none before the last sync, and user counts are right.
 
 use crate::common::Image;
 use crate::common::cuts::{Run, Work, check_all, go_on, writable};
@@ -26,7 +25,7 @@ const NAMES: [&str; 3] = ["user.a", "user.longer-name", "trusted.t"];
 
 type Attributes = BTreeMap<&'static str, Vec<u8>>;
 
-/// The states of a file's attributes, and the position from which the n-th was durable.
+/// States, and the position from which the n-th is durable.
 #[derive(Default)]
 struct History {
     states: Vec<Attributes>,
@@ -43,7 +42,6 @@ fn value(dice: &mut Dice, has_inodes: bool) -> Vec<u8> {
     vec![letter; [0, 5, 30, 200, longest][dice.roll(5)]]
 }
 
-/// One thread's work on its files.
 fn work(fs: &Ext4, device: &RecordingDevice, thread: usize, seed: u64, has_inodes: bool) -> Vec<History> {
     let mut dice = Dice(0x5851_F42D * (seed * 16 + thread as u64 + 1));
     let nodes: Vec<Node> =
@@ -89,11 +87,10 @@ fn attributes(fs: &Ext4, node: &Node) -> Result<Attributes, Error> {
     Ok(found)
 }
 
-/// By thread and file.
+/// Histories by thread and file.
 struct Histories(Vec<Vec<History>>);
 
 impl Work for Histories {
-    /// Checks that every file has a state of its history that is not before the durable one.
     fn compare(&self, fs: Ext4, cut: usize) -> Result<(), String> {
         for (thread, histories) in self.0.iter().enumerate() {
             for (file, history) in histories.iter().enumerate() {
@@ -111,7 +108,6 @@ impl Work for Histories {
     }
 }
 
-/// All threads work on a new image.
 fn run(options: &str, size: &str, seed: u64) -> Run<Histories> {
     let image = Image::new(options, size, |tree| {
         for (thread, file) in (0..THREADS).flat_map(|thread| (0..FILES).map(move |file| (thread, file))) {
@@ -131,7 +127,6 @@ fn run(options: &str, size: &str, seed: u64) -> Run<Histories> {
     Run { what, recording: device.recording(), work: Histories(all) }
 }
 
-/// Checks `count` cuts of each kind of image, for work from one seed.
 fn cut(seed: u64, count: usize) -> (usize, Vec<String>) {
     let (mut done, mut problems) = (0, Vec::new());
     for (options, size) in KINDS {

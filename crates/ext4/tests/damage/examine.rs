@@ -11,13 +11,13 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The smallest block size, and the unit of damage.
+/// Also the unit of damage.
 pub const BLOCK: usize = 1024;
-/// A visit may read this many times as much as one of the intact image, and hold this much memory.
+/// Relative to the intact image; absolute.
 const READS_FACTOR: u64 = 20;
 const BYTES_MAX: u64 = 8 << 20;
 
-/// A device that counts reads and records their blocks.
+/// Counts reads and records their blocks.
 struct Watched {
     memory: MemoryDevice,
     reads: AtomicU64,
@@ -46,17 +46,14 @@ impl BlockDevice for Watched {
     }
 }
 
-/// The result of opening and visiting an image.
 pub struct Outcome {
     pub findings: Findings,
     pub reads: u64,
-    /// The peak of memory, in bytes.
+    /// Peak, in bytes.
     pub memory: u64,
-    /// The blocks that were read.
     pub touched: BTreeSet<usize>,
 }
 
-/// Opens and visits an image.
 pub fn examine(bytes: Vec<u8>) -> Outcome {
     let memory = MemoryDevice::from(bytes);
     let device = Arc::new(Watched { memory, reads: AtomicU64::new(0), touched: Mutex::default() });
@@ -70,7 +67,7 @@ pub fn examine(bytes: Vec<u8>) -> Outcome {
 }
 
 impl Outcome {
-    /// Checks the limits for every image; `what` describes the damage.
+    /// `what` describes the damage.
     pub fn check(&self, intact: &Outcome, what: &str) {
         assert!(self.reads <= intact.reads * READS_FACTOR, "{what}: {} reads", self.reads);
         assert!(self.memory <= BYTES_MAX, "{what}: {} bytes of memory", self.memory);

@@ -5,7 +5,6 @@ use std::io::Read as _;
 
 macro_rules! images {
     ($($name:literal),* $(,)?) => {
-        /// Name and gzipped bytes of each image.
         const PACKED: &[(&str, &[u8])] =
             &[$(($name, include_bytes!(concat!("../images/", $name, ".img.gz")))),*];
     };
@@ -23,14 +22,13 @@ images!(
     "journal-sums",
 );
 
-/// An intact image.
 #[derive(Clone)]
 pub struct Image {
     pub name: &'static str,
     pub bytes: Vec<u8>,
 }
 
-/// All images, unpacked. Their order is fixed: fuzz inputs refer to it.
+/// Unpacked. Fuzz inputs refer to the order.
 pub fn all() -> Vec<Image> {
     let unpack = |&(name, packed): &(&'static str, &[u8])| {
         let mut bytes = Vec::new();
@@ -40,7 +38,6 @@ pub fn all() -> Vec<Image> {
     PACKED.iter().map(unpack).collect()
 }
 
-/// The image with that name.
 pub fn named(name: &str) -> Image {
     all().into_iter().find(|image| image.name == name).unwrap()
 }

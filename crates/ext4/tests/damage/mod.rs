@@ -1,5 +1,5 @@
-//! For the hostile-image tests and the fuzz targets: small intact images, and a visitor that calls
-//! every operation of a file system.
+//! Small intact images, and a visitor that calls every operation: for tests of hostile images and
+//! fuzz targets.
 
 #![allow(dead_code, reason = "each user takes what it needs")]
 

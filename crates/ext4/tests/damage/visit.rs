@@ -1,36 +1,30 @@
-//! Calls every operation on every inode below the root.
+//! Calls every operation on every inode.
 
 use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{DirEntry, Error, Extent, FileSystem, FileType, Ino, ReaddirStart};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Limits of entries read and looked up in a directory, and of extents of a file.
 const ENTRIES_MAX: usize = 2000;
 const LOOKUPS_MAX: usize = 80;
 const EXTENTS_MAX: usize = 64;
-/// Limit of inodes.
 const INODES_MAX: usize = 2000;
-/// Bytes read at the start, in the middle and at the end of a file.
+/// Bytes read at start, middle and end of a file.
 const PIECE: usize = 2048;
 
-/// The result of a visit.
 #[derive(Default)]
 pub struct Findings {
-    /// One line for each fact that checksums protect: attributes, names, targets of fast links,
-    /// extended attributes.
+    /// What checksums protect: attributes, names, fast links' targets, extended attributes.
     pub facts: Vec<String>,
-    /// The errors.
     pub errors: Vec<Error>,
 }
 
 impl Findings {
-    fn note<T>(&mut self, answer: Result<T, Error>) -> Option<T> {
-        answer.map_err(|error| self.errors.push(error)).ok()
+    fn note<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+        result.map_err(|error| self.errors.push(error)).ok()
     }
 }
 
-/// Visits everything below the root.
 pub fn everything(fs: &Ext4) -> Findings {
     let mut findings = Findings::default();
     let mut queue = vec![fs.root()];
@@ -48,7 +42,7 @@ pub fn everything(fs: &Ext4) -> Findings {
     findings
 }
 
-/// Visits one inode. Returns those that it leads to.
+/// Returns the inodes that it leads to.
 fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
     let Some(node) = findings.note(fs.load(ino)) else { return Vec::new() };
     let attr = fs.attr(&node);
@@ -77,7 +71,7 @@ fn inode(fs: &Ext4, ino: Ino, findings: &mut Findings) -> Vec<Ino> {
     }
 }
 
-/// Lists a directory, looks up its names, and continues the listing from the middle.
+/// Also continues the listing from the middle.
 pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     let mut entries = Vec::new();
     let listed = fs.readdir(node, ReaddirStart::First, &mut |entry| {
@@ -109,7 +103,7 @@ pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     for absent in [&b"absent"[..], b"HELLO", &[0xff; 255], &[b'n'; 256]] {
         match fs.lookup(node, absent) {
             Err(Error::NameTooLong) => assert!(absent.len() > 255),
-            answer => drop(findings.note(answer)),
+            result => drop(findings.note(result)),
         }
     }
     if let Some((.., cookie)) = entries.get(entries.len() / 2) {
@@ -124,15 +118,14 @@ pub fn directory(fs: &Ext4, node: &Node, findings: &mut Findings) -> Vec<Ino> {
     entries.into_iter().map(|(_, ino, _)| ino).collect()
 }
 
-/// Reads parts of a file and walks its extents.
 pub fn file(fs: &Ext4, node: &Node, findings: &mut Findings) {
     let size = fs.attr(node).size;
     let mut piece = [0; PIECE];
     for offset in [0, size / 2, size.saturating_sub(PIECE as u64 / 2), size, u64::MAX - 1] {
         match fs.read(node, offset, &mut piece) {
             Err(Error::Encrypted) => return,
-            answer => {
-                if let Some(len) = findings.note(answer) {
+            result => {
+                if let Some(len) = findings.note(result) {
                     assert_eq!(len as u64, size.saturating_sub(offset).min(PIECE as u64));
                 }
             }
@@ -145,7 +138,7 @@ pub fn file(fs: &Ext4, node: &Node, findings: &mut Findings) {
                 assert!(offset >= size);
                 return;
             }
-            answer => match findings.note(answer) {
+            result => match findings.note(result) {
                 Some(extent @ (Extent::Data(end) | Extent::Hole(end))) => {
                     assert!(offset < end && end <= size, "{offset} {extent:?} of {size}");
                     findings.facts.push(format!("{offset} {extent:?}"));
@@ -157,7 +150,6 @@ pub fn file(fs: &Ext4, node: &Node, findings: &mut Findings) {
     }
 }
 
-/// Lists attributes and reads each.
 pub fn attributes(fs: &Ext4, node: &Node, findings: &mut Findings) {
     for name in findings.note(fs.listxattr(node)).unwrap_or_default() {
         if let Some(value) = findings.note(fs.getxattr(node, &name)) {

@@ -1,5 +1,4 @@
-//! A directory's times follow the coarse clock of the kernel's file systems: within one of its
-//! ticks the directory's inode is written once.
+//! A directory's times follow the coarse clock: one tick writes its inode once.
 
 use crate::common::writing::{OURS, new_image};
 use dentree_blockdev::{MemoryDevice, RecordingDevice, Survivors};
@@ -34,9 +33,7 @@ fn make(fs: &Ext4, dir: &Node, name: &str) -> Node {
     make_as(fs, dir, name, NewKind::Regular)
 }
 
-/// A name changes a leaf, an inode and a bitmap, and sometimes a fresh block of the inode table.
-/// The directory's inode would be a fourth block for each name, as would the group's descriptor,
-/// which is written once per transaction.
+/// A name changes a leaf, an inode and a bitmap. The directory's inode would be a fourth block.
 #[test]
 fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
     let fs = open(NOON);
@@ -50,8 +47,7 @@ fn names_made_in_one_tick_write_the_inode_of_their_directory_once() {
     assert!((3 * 50..3 * 50 + 25).contains(&changes), "{changes} changes for 50 files");
 }
 
-/// The second name does not change the directory's inode, but an fsync of the directory must wait
-/// for it.
+/// The second name does not change the directory's inode; fsync must wait for it all the same.
 #[test]
 fn an_fsync_of_a_directory_waits_for_entries_that_did_not_change_its_inode() {
     let device = Arc::new(RecordingDevice::new(image()));
@@ -78,7 +74,7 @@ fn a_later_tick_shows_in_the_directory() {
     let before = fs.attr(&dir);
     assert_eq!(before.mtime, before.ctime);
     let mut number = 0;
-    // Each file has the time of the clock: some file is in a later tick.
+    // Some file is in a later tick.
     while fs.attr(&make(&fs, &dir, &format!("{number}"))).mtime <= before.mtime {
         number += 1;
     }

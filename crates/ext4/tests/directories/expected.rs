@@ -1,10 +1,9 @@
-//! Presized directories: valid for e2fsck and the kernel, and filled with few splits.
+//! Presized directories: valid for e2fsck and the kernel, filled with few splits.
 
 use crate::common::Image;
 use crate::tree::{Tree, check};
 use dentree_vfs::{Error, NewKind};
 
-/// Blocks of the directory at a path.
 fn blocks(tree: &Tree, path: &str, block_size: u64) -> u64 {
     tree.at(path).attr().size / block_size
 }
@@ -18,7 +17,7 @@ fn a_presized_directory_takes_the_expected_names_with_few_splits() {
         ("-t ext4 -O inline_data -I 512 -N 30000", 4096, 2_000),
         ("-t ext3 -b 1024 -N 30000", 1024, 5_000),
     ] {
-        // A fixed seed: which names share a leaf depends on it, and a leaf more might overflow.
+        // The seed decides which names share a leaf.
         let seeded = format!("{options} -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11");
         let image = Image::new(&seeded, "48M", |_| ());
         let tree = Tree::open(&image);
@@ -35,8 +34,7 @@ fn a_presized_directory_takes_the_expected_names_with_few_splits() {
         for number in 0..entries {
             tree.make(&dir, &format!("a common name {number:06}"), NewKind::Fifo);
         }
-        // Leaves get equal shares of the hash range, and so varying numbers of names; the more so
-        // if they hold few.
+        // Equal hash ranges hold varying numbers of names.
         let filled = blocks(&tree, "dir", block_size);
         assert!(filled <= laid_out + 2.max(laid_out / 10), "{options}: {laid_out} blocks became {filled}");
         drop(dir);
@@ -60,7 +58,7 @@ fn a_directory_that_cannot_be_presized_is_refused_or_unchanged() {
     assert!(matches!(expect("full", 1000), Err(Error::NotEmpty)));
     expect("full/of", 3).unwrap();
     assert_eq!(blocks(&tree, "full/of", 1024), 1);
-    // As far as there is space, in a valid, empty directory.
+    // It grows as far as there is space, and stays valid and empty.
     assert!(matches!(expect("full/of", 10_000_000), Err(Error::NoSpace)));
     assert!(tree.names("full/of").is_empty());
     tree.make(&tree.at("full/of"), "name", NewKind::Symlink(b"target"));

@@ -1,5 +1,4 @@
-//! An unused inode is freed with its last link in one step; one in use keeps its content until it
-//! is released.
+//! An unused inode is freed with its last link; one in use keeps its content until its release.
 
 use crate::common::Image;
 use crate::tree::{KINDS, Node, Tree, check};
@@ -13,7 +12,7 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
     NewInode { kind, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] }
 }
 
-/// Whether the inode that `prepare` made as "victim" is freed in one step. It is freed in any case.
+/// The inode is freed in any case.
 fn is_freed_at_once(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)) -> bool {
     let is_dir = kind == NewKind::Directory;
     let node = fs.make(root, b"victim", &new(kind)).unwrap();
@@ -80,7 +79,6 @@ fn an_unused_inode_without_map_blocks_is_freed_with_its_last_link() {
     }
 }
 
-/// Names that all threads create, look up, link and remove.
 const NAMES: u64 = 5;
 const THREADS: u64 = 4;
 const STEPS: u64 = 3000;
@@ -94,17 +92,14 @@ impl Random {
     }
 }
 
-/// A file in use, and its content.
 struct Held {
     node: Node,
     says: Option<u64>,
 }
 
-/// One of several threads.
 struct Worker<'a> {
     tree: &'a Tree,
     dir: Node,
-    /// The content of the next file.
     next: &'a AtomicU64,
     random: Random,
     held: Vec<Held>,
@@ -136,7 +131,7 @@ impl Worker<'_> {
                 vfs.link(who, &node, &self.dir, other.as_bytes())?;
             }
             9 => {
-                // Looked up and released at once.
+                // Look up and release at once.
                 let node = vfs.lookup(who, &self.dir, name)?.ok_or(Error::NotFound)?;
                 assert_eq!(node.attr().ino, node.ino());
             }
@@ -148,7 +143,6 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Checks that a file in use has its content.
     fn read(&mut self) {
         if self.held.is_empty() {
             return;
@@ -175,7 +169,6 @@ fn files_in_use_survive_removal_and_the_others_leave_nothing() {
         let image = Image::new(options, size, |_| ());
         let tree = Tree::open(&image);
         let dir = tree.dir("shared");
-        // So that it does not leave its inode later.
         drop(tree.file(&format!("shared/{}", "lasting".repeat(30))));
         tree.vfs.fs().sync().unwrap();
         let free = tree.free();

@@ -1,5 +1,4 @@
-//! Directories that grow in turn have few extents, and preallocation for them costs others no
-//! space.
+//! Directories that grow in turn have few extents, and their preallocation costs others no space.
 
 use crate::common::Image;
 use crate::tree::{Node, Tree, check};
@@ -14,7 +13,6 @@ fn name(number: usize) -> String {
     format!("a name that is as long as many are {number}")
 }
 
-/// Creates the directories, then names in all of them in turn.
 fn grow(tree: &Tree) -> Vec<Node> {
     let dirs: Vec<_> = (0..DIRS).map(|n| tree.dir(&format!("dir{n}"))).collect();
     let file = tree.file("file");
@@ -24,7 +22,6 @@ fn grow(tree: &Tree) -> Vec<Node> {
     dirs
 }
 
-/// How many extents each directory has, by debugfs.
 fn extents(image: &Image) -> Vec<usize> {
     let script: String = (0..DIRS).map(|n| format!("dump_extents -l /dir{n}\n")).collect();
     let mut counts = Vec::new();
@@ -77,7 +74,7 @@ fn directories_that_grow_in_turn_have_few_extents_and_lose_no_blocks() {
     }
 }
 
-/// Appends until there is no space. Returns the length, and the statistics then.
+/// Until ENOSPC. Returns the length, and the statistics.
 fn fill(tree: &Tree) -> (u64, FsStat) {
     let ballast = tree.file("ballast");
     let piece = [0xBA; 64 << 10];
@@ -100,12 +97,11 @@ fn a_full_image_holds_no_preallocated_blocks() {
     let tree = Tree::open(&image);
     let dirs = grow(&tree);
     tree.vfs.sync().unwrap();
-    // The current state without preallocations.
+    // The copy has no preallocations.
     fs::copy(image.path(), other.path()).unwrap();
-    // The 48 directories hold more preallocated blocks than the reserve for metadata, so the file
-    // needs them.
+    // Preallocations exceed the reserve for metadata: the file needs their blocks.
     let (len, with_preallocs) = fill(&tree);
-    // The directories grow into the last blocks; then links are refused.
+    // Directories grow into the last blocks; then links are refused.
     let file = tree.at("file");
     let mut refused = 0;
     for number in NAMES..2 * NAMES {

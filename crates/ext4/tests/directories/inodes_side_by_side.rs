@@ -1,5 +1,4 @@
-//! Allocation of inodes: near the directory and in order by one thread, and to the last one by
-//! several.
+//! Allocation of inodes: near the directory and in order by one thread, to the last one by several.
 
 use crate::common::writing::{check, new_image, open};
 use dentree_ext4::Ext4;
@@ -8,15 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
 
 const WHO: Identity = Identity::Superuser;
-/// Four groups of 256 inodes, with adjacent tables.
+/// Groups of 256 inodes, with adjacent tables.
 const FOUR_GROUPS: &str = "-t ext4 -b 1024 -N 1024";
 
 fn make(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, name: &str, kind: NewKind<'_>) -> Result<u64, Error> {
     vfs.make(&WHO, dir, name.as_bytes(), kind, 0o755).map(|made| made.ino().0)
 }
 
-/// Creates files in a directory by several threads until no inode is left. Returns their names and
-/// numbers.
+/// Until no inode is left. Returns names and numbers.
 fn fill(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, threads: usize) -> Vec<(String, u64)> {
     let begin = &Barrier::new(threads);
     let one = |thread: usize| {
@@ -49,7 +47,7 @@ fn several_threads_allocate_every_inode_once() {
     assert_eq!(files.len() as u64, free);
     let inos: BTreeSet<_> = files.iter().map(|(_, ino)| ino).collect();
     assert_eq!(inos.len(), files.len(), "an inode was taken twice");
-    // An inode freed by one thread is available to another.
+    // Other threads may reuse a freed inode.
     for (name, _) in [&files[0], &files[files.len() - 1]] {
         vfs.unlink(&WHO, &dir, name.as_bytes()).unwrap();
     }

@@ -87,8 +87,7 @@ fn a_full_index_refuses_names_and_stays_valid() {
         }
     };
     assert!(matches!(error, Error::NoSpace), "{error}");
-    // Evenly split leaves and nodes are two thirds full on average: 123 nodes of 126 leaves of 3
-    // names.
+    // Split blocks are two thirds full on average: 123 nodes of 126 leaves of 3 names.
     assert!(made > 15_000, "{made}");
     drop((many, files));
     tree.close();
@@ -137,7 +136,7 @@ fn directories_in_inodes_are_written_and_moved_out() {
         fs::create_dir_all(tree.join("other")).unwrap();
     });
     let Some(()) = image.change("noatime", |at| {
-        // The kernel keeps directories in their inodes, and uses the part after `i_block`.
+        // Fill inline directories, also after `i_block`.
         for n in 0..12 {
             fs::write(at.join(format!("other/{n}")), "").unwrap();
         }
@@ -175,7 +174,7 @@ fn names_that_differ_in_case_are_one_name() {
     let image = Image::new("-t ext4 -O casefold -E encoding=utf8", "16M", |tree| {
         fs::create_dir(tree.join("folded")).unwrap();
     });
-    // Like `chattr +F`, which needs kernel support.
+    // `chattr +F` needs kernel support.
     image.debugfs("set_inode_field /folded flags 0x40080000\n");
     let tree = Tree::open(&image);
     for n in 0..400 {

@@ -1,6 +1,4 @@
-//! The requests to the device that large uncached directories cost.
-//!
-//! The cost of a directory of a million entries on slow devices is printed by
+//! Requests that large uncached directories cost. A million entries on slow devices:
 //! `cargo test --release -p dentree-ext4 --test directories large -- --ignored --nocapture`.
 
 use crate::common::Image;
@@ -17,23 +15,21 @@ use std::time::{Duration, Instant};
 const ENTRIES: u64 = 50_000;
 const INDEX_LEVELS: u64 = 2;
 const MODES: [DxReadAhead; 3] = [DxReadAhead::Off, DxReadAhead::Whole, DxReadAhead::Window];
-/// Bytes of the largest read-ahead request.
+/// Largest read-ahead.
 const REQUEST: u64 = 128 << 10;
 
 fn name(number: u64) -> String {
     format!("a common name {number:06}")
 }
 
-/// An image with `dir`, presized for its entries, which are links to one file.
 fn image() -> Image {
-    // Which names share a hash depends on the seed; these would need two leaves.
+    // The seed decides which names share a hash; these would need two leaves.
     let options = "-t ext4 -b 1024 -N 4000 -E hash_seed=e1c3a2a0-6e6d-4f5b-9a63-0a4f7d0b5c11";
     laid_out(options, "64M", ENTRIES)
 }
 
-/// An image with `dir`, presized for `entries`.
+/// `entries` links to one file.
 fn laid_out(options: &str, size: &str, entries: u64) -> Image {
-    // Links to one inode.
     const LINKS: u64 = 60_000;
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
@@ -48,7 +44,7 @@ fn laid_out(options: &str, size: &str, entries: u64) -> Image {
     image
 }
 
-/// A file system just opened, its directory, and a count of reads.
+/// A file system just opened.
 struct Cold {
     fs: Ext4,
     dir: Node,
@@ -102,8 +98,8 @@ fn a_cold_lookup_reads_one_leaf_and_its_index_blocks_in_every_mode() {
             }
         }
     }
-    // Index blocks stay cached: without read-ahead each further name reads its leaf, and sometimes
-    // an index block.
+    // Index blocks stay cached: without read-ahead a name reads its leaf, and sometimes an index
+    // block.
     let cold = Cold::open(&image.path(), Options { dx_read_ahead: DxReadAhead::Off, ..Options::default() });
     let numbers: Vec<_> = (0..ENTRIES).step_by(997).collect();
     assert!(numbers.iter().all(|&number| cold.finds(&name(number))));
@@ -120,7 +116,7 @@ fn a_cold_listing_needs_few_more_requests_than_a_sequential_read() {
         assert_eq!(cold.list(), ENTRIES);
         let (reads, sequential) = (cold.reads(), bytes.div_ceil(REQUEST));
         println!("writable {writable}: {reads} requests for {bytes} bytes, {sequential} of the largest");
-        // A sequential reader's first window is small; a listing by the index reads that first.
+        // A listing by hash reads the index first, and windows start small.
         assert!(reads * 10 <= sequential * 13 + 10 * INDEX_LEVELS, "{reads} of {sequential}");
         cold.fs.close().unwrap();
     }
@@ -166,7 +162,7 @@ fn files_created_among_free_inodes_read_no_inode_table() {
         }
         let reads = device.counts().total_reads() - before;
         println!("round {round}: {reads} reads for {FILES} files");
-        // Four inodes fit in a block. The reads are bitmaps and the directory.
+        // Four inodes share a block. Reads are bitmaps and the directory.
         assert!(reads < FILES / 4 / 4, "round {round}: {reads} reads for {FILES} files");
         (0..FILES).for_each(|number| tree.unlink(&dir, &name(number)));
         drop(dir);
@@ -239,7 +235,7 @@ fn a_million_entries_on_slow_devices() {
             }
             times.sort_unstable();
             println!(
-                "  first look-up, {dx_read_ahead:?}: {:.2?} [{:.2?} .. {:.2?}], at most {:?} reads",
+                "  first lookup, {dx_read_ahead:?}: {:.2?} [{:.2?} .. {:.2?}], at most {:?} reads",
                 times[times.len() / 2],
                 times[0],
                 times[times.len() - 1],

@@ -1,4 +1,4 @@
-//! Changes of directories: names, links, listings beside changes, growth.
+//! Directories: names, links, concurrent listings, growth.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,4 @@
-//! Random operations by several threads, each in directories of its own and in a shared one,
-//! against trees in memory.
+//! Random operations by several threads, in own directories and a shared one, as in memory.
 
 use crate::common::{Image, compare};
 use crate::tree::{KINDS, Node, Tree, check};
@@ -10,15 +9,14 @@ use std::ops::ControlFlow;
 const THREADS: u64 = 3;
 const STEPS: usize = 1500;
 
-/// An entry of a directory in the model.
+/// An entry of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Thing {
-    /// A file with this identity, which its links share.
+    /// Links share this identity.
     File(u64),
     Dir(BTreeMap<String, Thing>),
 }
 
-/// A deterministic generator: a seed's work never changes.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +26,6 @@ impl Random {
     }
 }
 
-/// One thread's directories: a node and a model for each.
 struct Worker<'a> {
     tree: &'a Tree,
     random: Random,
@@ -173,7 +170,7 @@ fn threads_in_own_directories_match_a_tree_in_memory() {
     }
 }
 
-/// Removes everything and checks that the space is free again.
+/// The space is free again.
 fn remove_all(image: &Image, free: (u64, u64)) {
     let tree = Tree::open(image);
     for name in tree.names("/").into_iter().filter(|name| name != "lost+found") {

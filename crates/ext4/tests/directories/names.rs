@@ -1,5 +1,4 @@
-//! The kernel sees names that are created, moved and removed here, and `e2fsck` calls the images
-//! clean.
+//! The kernel sees names created, moved and removed here, and `e2fsck` finds nothing.
 
 use crate::common::{Image, compare};
 use crate::tree::{KINDS, Tree, check};
@@ -7,7 +6,6 @@ use dentree_vfs::{Error, FileType, NewKind, OnExisting};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Files of all types.
 fn mixed(tree: &Tree) {
     let root = tree.root();
     let deep = tree.dir("a/b/c");

@@ -1,5 +1,5 @@
-//! Many threads create, link, rename, remove, look up and list in one directory. Each knows the
-//! state of its own names; some names are contested, and some last for the whole run.
+//! Many threads change and list one directory. Each knows the state of its own names; some names
+//! are contested, and some last.
 //!
 //! `make crash` does ten million operations, and prints its progress every ten seconds.
 
@@ -17,24 +17,18 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 const WHO: Identity = Identity::Superuser;
-/// Names that exist all the time.
 const LASTING: usize = 200;
-/// Names that every thread creates and removes.
 const CONTESTED: usize = 24;
 
-/// Parameters of a run.
 #[derive(Clone, Copy)]
 struct Load {
     threads: u64,
-    /// Operations of each thread.
     steps: u64,
-    /// Each thread's number of own names.
     own: u64,
-    /// One in this many operations, a multiple of 100, lists the directory.
+    /// One operation in so many, a multiple of 100.
     listing: u64,
 }
 
-/// A deterministic generator: a seed's work never changes.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +38,7 @@ impl Random {
     }
 }
 
-/// Names of many lengths, so that leaves hold few of some and many of others.
+/// Leaves hold few long or many short names.
 fn name(owner: &str, number: u64) -> String {
     let pad = usize::try_from(number * 37 % 180).unwrap();
     format!("{owner}.{number}.{:x<pad$}", "")
@@ -61,12 +55,11 @@ fn contested(number: usize) -> String {
 struct Stage {
     vfs: Vfs<Ext4>,
     dir: Node,
-    /// Creations less removals of each contested name.
+    /// Creations less removals, by name.
     balance: Vec<AtomicI64>,
     listed: AtomicU64,
-    /// Operations so far, by all threads.
     done: AtomicU64,
-    /// The directory cannot have an index.
+    /// Cannot have an index.
     is_linear: bool,
 }
 
@@ -81,7 +74,6 @@ struct Worker<'a> {
     random: Random,
     owner: String,
     load: Load,
-    /// The existing own names.
     has: HashMap<String, Own>,
     next: u64,
 }
@@ -99,10 +91,10 @@ impl Worker<'_> {
             60..64 => self.make_dir(),
             64..68 => self.link(),
             68..72 => self.rename(),
-            72..92 => self.look_up(),
+            72..92 => self.lookup(),
             92..99 => self.contend(),
             _ if self.random.below(self.load.listing / 100) == 0 => self.list(),
-            _ => self.look_up(),
+            _ => self.lookup(),
         }
         self.stage.done.fetch_add(1, Relaxed);
     }
@@ -165,7 +157,7 @@ impl Worker<'_> {
         }
     }
 
-    fn look_up(&mut self) {
+    fn lookup(&mut self) {
         let own = self.name();
         assert_eq!(self.finds(&own), self.has.contains_key(&own), "{own}");
         let number = usize::try_from(self.random.below(LASTING as u64)).unwrap();
@@ -177,7 +169,6 @@ impl Worker<'_> {
         self.stage.vfs.lookup(&WHO, &self.stage.dir, name.as_bytes()).unwrap().is_some()
     }
 
-    /// Changes a name that others change too.
     fn contend(&mut self) {
         let number = usize::try_from(self.random.below(CONTESTED as u64)).unwrap();
         let (name, Stage { vfs, dir, balance, .. }) = (contested(number), self.stage);
@@ -192,8 +183,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Lists in parts, with changes by others in between: lasting names appear once, none appears
-    /// twice.
+    /// Lists in parts: lasting names appear once, none appears twice.
     fn list(&mut self) {
         let (mine, part) = (format!("{}.", self.owner), 1 + usize::try_from(self.random.below(100)).unwrap());
         let all = list(self.stage, &mine, part);
@@ -203,7 +193,7 @@ impl Worker<'_> {
     }
 }
 
-/// The names of the directory, listed `part` at a time, while `lister`'s names do not change.
+/// The names of `lister` do not change.
 fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     let (mut all, mut next) = (HashSet::new(), ReaddirStart::First);
     loop {
@@ -215,8 +205,7 @@ fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
             count += 1;
             next = ReaddirStart::After(entry.cookie);
             let name = String::from_utf8(entry.name.to_vec()).unwrap();
-            // Without an index, a name that is removed and created again may reappear after the
-            // listing's position.
+            // Without an index a name made again may reappear later.
             let is_remade = stage.is_linear && !name.starts_with("lasting") && !name.starts_with(lister);
             assert!(all.insert(name.clone()) || is_remade, "{name} comes twice");
             assert_eq!(stage.vfs.inode(entry.ino).unwrap().ino(), entry.ino);
@@ -230,12 +219,11 @@ fn list(stage: &Stage, lister: &str, part: usize) -> HashSet<String> {
     }
 }
 
-/// Runs a load and checks the result. Returns the number of operations.
 fn run(options: &str, size: &str, load: Load) -> u64 {
     let image = Image::new(options, size, |_| ());
     let device = FileDevice::open(image.path(), Access::ReadWrite).unwrap();
     let fs = Ext4::open(Arc::new(device), Options { writable: true, ..Options::default() }).unwrap();
-    // So small that most names are looked up in the file system.
+    // With so little memory most lookups reach the file system.
     let vfs = Vfs::with_budgets(fs, Budgets { names: 0, inodes: 1 << 20 }).unwrap();
     let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let balance = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
@@ -257,7 +245,7 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     assert_eq!(list(&stage, "", 50).into_iter().collect::<BTreeSet<_>>(), expected);
     let Stage { vfs, dir, .. } = stage;
     drop(dir);
-    vfs.into_fs().expect("nobody holds an inode").close().unwrap();
+    vfs.into_fs().expect("no inode is in use").close().unwrap();
     check(&image, options);
     if !options.contains("^dir_index") {
         let dump = image.debugfs("htree_dump /dir\n");
@@ -274,7 +262,7 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     load.threads * load.steps
 }
 
-/// Runs a load. Returns the names that each thread left.
+/// Returns the names left.
 fn work(stage: &Stage, load: Load) -> Vec<HashMap<String, Own>> {
     let (end, ended) = channel::<()>();
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Inodes without links that a power cut left are freed when the image is next opened.
+//! Orphans that a power cut left are freed at the next open.
 
 use crate::common::Image;
 use crate::tree::{KINDS, Tree, check};
@@ -6,8 +6,7 @@ use dentree_vfs::{FileSystem, NewKind};
 use std::fs;
 use std::process::Command;
 
-/// Leaves several orphans of every type, linked to each other, and copies the image as it is on the
-/// device.
+/// Leaves orphans of every type, linked to each other. Copies the image as on the device.
 fn with_orphans(options: &str, size: &str) -> (Image, Image, (u64, u64)) {
     let image = Image::new(options, size, |_| ());
     let tree = Tree::open(&image);
@@ -24,7 +23,7 @@ fn with_orphans(options: &str, size: &str) -> (Image, Image, (u64, u64)) {
         tree.unlink(&tree.root(), &file);
         tree.rmdir(&tree.root(), &dir);
     }
-    // Some are freed earlier, from the middle of the list.
+    // Free some from the middle of the list.
     for n in [70, 41, 40, 3, 0] {
         held.swap_remove(n);
     }
@@ -62,7 +61,7 @@ fn e2fsck_and_the_kernel_free_orphans_of_a_crash() {
         let tree = Tree::open(&copy);
         assert_eq!(tree.free(), free, "{options}");
         tree.close();
-        // The kernel wants images without a journal checked first.
+        // The kernel wants an image without a journal checked first.
         if options.contains("ext2") || options.contains("^has_journal") {
             continue;
         }

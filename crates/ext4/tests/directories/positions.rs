@@ -1,7 +1,7 @@
-//! Positions in a directory that no listing returned.
+//! Positions in a directory that no listing returned: `seekdir(3)` takes any number.
 //!
-//! `seekdir(3)` takes any number. The bug, found by `xfstests` generic/676: a listing by hash took
-//! a small one for a byte offset and ended at once.
+//! The bug (`xfstests` generic/676): a listing by hash took a small one for a byte offset and
+//! ended.
 
 use crate::common::Image;
 use crate::common::writing::Dice;
@@ -9,7 +9,6 @@ use crate::tree::{KINDS, Node, Tree};
 use dentree_vfs::ReaddirStart;
 use std::ops::ControlFlow;
 
-/// The cookies that a listing from `start` returns.
 fn listed(tree: &Tree, dir: &Node, start: ReaddirStart) -> Vec<u64> {
     let mut cookies = Vec::new();
     let each = &mut |entry: dentree_vfs::DirEntry<'_>| {
@@ -37,7 +36,7 @@ fn a_listing_from_any_position_returns_the_names_after_it() {
             for position in random.chain([0, 1, 12, 4096, last - 1, last, last + 1]) {
                 let behind: Vec<u64> = all.iter().copied().filter(|&cookie| cookie > position).collect();
                 let mut found = listed(&tree, &dir, ReaddirStart::After(position));
-                // A position that is a byte offset may be inside an entry, which is then skipped.
+                // A byte offset inside an entry skips it.
                 if !options.contains("^dir_index") || all.contains(&position) {
                     assert_eq!(found, behind, "{options}: {count} names, from {position:#x}");
                 } else {

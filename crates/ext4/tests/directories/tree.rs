@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// mke2fs options and size.
+/// mke2fs options, size.
 pub const KINDS: [(&str, &str); 10] = [
     ("-t ext4", "24M"),
     ("-t ext4 -O metadata_csum_seed,orphan_file", "24M"),
@@ -24,7 +24,6 @@ pub const KINDS: [(&str, &str); 10] = [
 
 pub type Node = Arc<Inode<Ext4>>;
 
-/// A file system being changed.
 pub struct Tree {
     pub vfs: Vfs<Ext4>,
     pub who: Identity,
@@ -42,7 +41,6 @@ impl Tree {
         self.vfs.root().clone()
     }
 
-    /// The inode at a path.
     pub fn at(&self, path: &str) -> Node {
         path.split('/').filter(|name| !name.is_empty()).fold(self.root(), |dir, name| {
             let found = self.vfs.lookup(&self.who, &dir, name.as_bytes()).unwrap();
@@ -56,7 +54,7 @@ impl Tree {
             .unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Creates missing directories of a path.
+    /// Makes missing directories.
     pub fn dir(&self, path: &str) -> Node {
         path.split('/').filter(|name| !name.is_empty()).fold(self.root(), |dir, name| {
             let found = self.vfs.lookup(&self.who, &dir, name.as_bytes()).unwrap();
@@ -115,20 +113,17 @@ impl Tree {
         names
     }
 
-    /// Free blocks and inodes.
     pub fn free(&self) -> (u64, u64) {
         let FsStat { blocks_free, inodes_free, .. } = self.vfs.statfs().unwrap();
         (blocks_free, inodes_free)
     }
 
-    /// Closes the file system, which must succeed.
     pub fn close(self) {
-        let fs = self.vfs.into_fs().expect("nobody holds an inode");
+        let fs = self.vfs.into_fs().expect("no inode is in use");
         fs.close().unwrap();
     }
 }
 
-/// Checks that `e2fsck -fn` finds nothing.
 pub fn check(image: &Image, what: &str) {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
 }

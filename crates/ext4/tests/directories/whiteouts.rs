@@ -1,6 +1,5 @@
-//! Renames that leave a whiteout (RENAME_WHITEOUT), and power cuts.
-//!
-//! In an overlay a lower file shows through if neither the file nor its whiteout has the name.
+//! Renames that leave a whiteout (RENAME_WHITEOUT): after a power cut the file or its whiteout has
+//! the name, or an overlay would show a lower file.
 
 use crate::common::cuts::{Run, Work, check_all, writable};
 use crate::common::writing::{OURS, SMALL, new_image, open};
@@ -20,12 +19,12 @@ const KINDS: [(&str, &str); 5] = [
 
 const FILES: usize = 60;
 
-/// Every third replaces a file, and every second crosses directories.
+/// Every third replaces a file, every second crosses directories.
 fn names(n: usize) -> (String, String) {
     (format!("a/file {n}"), format!("{}/moved {n}", if n.is_multiple_of(2) { "a" } else { "b" }))
 }
 
-/// The device's position after each durable rename.
+/// The device's position after each rename.
 struct Renames(Vec<usize>);
 
 fn kind(vfs: &Vfs<Ext4>, path: &str) -> Result<Option<(FileType, u64)>, String> {
@@ -52,7 +51,7 @@ impl Work for Renames {
                 found => return Err(format!("{old}, durable {is_durable}: {found:?}")),
             }
         }
-        let fs = vfs.into_fs().ok_or("somebody holds an inode")?;
+        let fs = vfs.into_fs().ok_or("an inode is in use")?;
         fs.close().map_err(|error| format!("closing: {error}"))
     }
 }
@@ -74,7 +73,7 @@ fn work(options: &str, size: &str) -> Run<Renames> {
         }
     }
     drop((a, b));
-    vfs.into_fs().expect("nobody holds an inode").close().unwrap();
+    vfs.into_fs().expect("no inode is in use").close().unwrap();
 
     let device = Arc::new(RecordingDevice::new(fs::read(image.path()).unwrap()));
     let vfs = Vfs::with_budgets(Ext4::open(device.clone(), writable()).unwrap(), SMALL).unwrap();
@@ -89,7 +88,7 @@ fn work(options: &str, size: &str) -> Run<Renames> {
             durable.resize(n + 1, device.position());
         }
     }
-    vfs.into_fs().expect("nobody holds an inode").close().unwrap();
+    vfs.into_fs().expect("no inode is in use").close().unwrap();
     durable.resize(FILES, device.position());
     Run { what: options.to_owned(), recording: device.recording(), work: Renames(durable) }
 }

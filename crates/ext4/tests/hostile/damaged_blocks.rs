@@ -1,9 +1,6 @@
-//! Damaged images give an error that names the place, or a right answer: never a panic, nor more
-//! reads or memory than an image of that size justifies.
-//!
-//! Each image of `tests/images` is damaged in thousands of ways, always the same ones: bits and
-//! fields of the blocks that a reader of the intact image touches, zeroed blocks, swapped blocks,
-//! truncation. Loops, which random damage seldom makes, are in `loops.rs`.
+//! Damaged images give an error that names the place, or a right result: never a panic, nor more
+//! reads or memory than their size justifies. Damage is fixed: bits and fields that a reader
+//! touches, zeroed or swapped blocks, truncation.
 
 use crate::damage::images::{self, Image};
 use crate::examine::{BLOCK, Outcome, examine};
@@ -14,7 +11,6 @@ use std::sync::Arc;
 /// Damaged copies of each image.
 const ROUNDS: u64 = 500;
 
-/// The same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +26,7 @@ impl Random {
     }
 }
 
-/// Damages one of the blocks `touched`. Returns how.
+/// Returns what was damaged.
 fn damage(bytes: &mut [u8], touched: &[usize], random: &mut Random) -> String {
     let block = random.pick(touched);
     let at = block * BLOCK + random.next(BLOCK);
@@ -76,7 +72,6 @@ fn damage(bytes: &mut [u8], touched: &[usize], random: &mut Random) -> String {
     }
 }
 
-/// Damages an image in `ROUNDS` ways.
 fn damage_and_examine(image: &Image, each: impl Fn(&Outcome, &Outcome, &str)) {
     let intact = examine(image.bytes.clone());
     let touched: Vec<usize> = intact.touched.iter().copied().collect();
@@ -105,7 +100,7 @@ fn intact_images_are_read_without_an_error() {
 }
 
 #[test]
-fn damaged_images_give_errors_or_answers() {
+fn damaged_images_give_errors_or_results() {
     for image in images::all() {
         damage_and_examine(&image, |_, _, _| {});
     }
@@ -124,7 +119,7 @@ fn with_checksums_damaged_metadata_is_an_error_or_changes_nothing() {
 }
 
 #[test]
-fn truncated_images_give_errors_or_answers() {
+fn truncated_images_give_errors_or_results() {
     for image in images::all() {
         let intact = examine(image.bytes.clone());
         for blocks in (0..image.bytes.len() / BLOCK).step_by(7) {

@@ -1,7 +1,7 @@
 //! A file with a damaged block map leaves the rest of the image usable.
 //!
-//! The bug: `rm` of such a file failed, its name was gone, the inode stayed an orphan, and from
-//! then on the image could not be opened for writing.
+//! The bug: `rm` of such a file left an orphan, and the image could no longer be opened for
+//! writing.
 
 use crate::common::writing::{Dice, node, open, read_all};
 use crate::common::{Image, find};
@@ -13,8 +13,7 @@ use std::process::Command;
 
 const BLOCK: u64 = 1024;
 
-/// mke2fs options: extents with and without checksums, indirect blocks, the three ways to keep
-/// orphans.
+/// Extents with and without checksums, indirect blocks; the three ways to keep orphans.
 const KINDS: [&str; 5] = [
     "-t ext4 -b 1024",
     "-t ext4 -b 1024 -O ^metadata_csum",
@@ -23,7 +22,6 @@ const KINDS: [&str; 5] = [
     "-t ext2 -b 1024",
 ];
 
-/// How often the image is opened and used, and the number of a file that is removed each time.
 const ROUNDS: usize = 3;
 const GONE: usize = 7;
 
@@ -33,7 +31,6 @@ fn others_content(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(50_000).collect()
 }
 
-/// A fragmented file among others.
 fn image(options: &str) -> Image {
     Image::new(options, "16M", |tree| {
         fs::create_dir(tree.join("dir")).unwrap();
@@ -47,7 +44,6 @@ fn image(options: &str) -> Image {
     })
 }
 
-/// The blocks of nodes of `/file`'s map.
 fn nodes_of_file(image: &Image) -> Vec<u64> {
     let stat = image.debugfs("stat /file\n");
     let parts = stat.split(", ").flat_map(|part| part.split('\n'));
@@ -56,15 +52,13 @@ fn nodes_of_file(image: &Image) -> Vec<u64> {
     nodes.map(|(_, number)| number.trim().parse().unwrap()).collect()
 }
 
-/// A wrong pointer that does not lead to another file's block, as that error cannot be seen.
-/// `is_part`: nor to another block of the same file.
+/// Not to another file's block, as that error cannot be seen; with `is_part` nor to this file's.
 fn bad_pointer(dice: &mut Dice, nodes: &[u64], is_part: bool) -> u32 {
     let node = u32::try_from(nodes[dice.roll(nodes.len())]).unwrap();
     [1, 2, 40, 8195, 16_384, u32::MAX, 1 << 30, node][dice.roll(if is_part { 7 } else { 8 })]
 }
 
-/// Damages the map, in a node or in the inode. Returns how. `is_part`: only a part of the map will
-/// be freed, without a check of the rest.
+/// Returns how. `is_part`: only a part of the map is freed, and checked.
 fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> String {
     let block = nodes[dice.roll(nodes.len())];
     let file = fs::OpenOptions::new().read(true).write(true).open(image.path()).unwrap();
@@ -74,7 +68,7 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let how = match dice.roll(6) {
         0 => {
-            // Whole words, so that none becomes the number of another file's block.
+            // Whole words: none becomes the number of another file's block.
             let (from, words) = (4 * dice.roll(250), 1 + dice.roll(6));
             (0..4 * words).for_each(|at| put(from + at, &[0xF0 | dice.roll(16) as u8]));
             format!("block {block}: {words} words from {from}")
@@ -116,7 +110,6 @@ fn damage(image: &Image, nodes: &[u64], dice: &mut Dice, is_part: bool) -> Strin
 
 type Use = fn(&Ext4) -> Result<()>;
 
-/// Operations on the damaged file.
 const USES: [(&str, Use); 6] = [
     ("remove", |fs| {
         let (root, file) = (fs.load(fs.root())?, node(fs, "file"));
@@ -148,7 +141,6 @@ fn truncate(fs: &Ext4, size: u64) -> Result<()> {
     fs.set_attr(&node(fs, "file"), &SetAttr { size: Some(size), ..SetAttr::default() })
 }
 
-/// Changes of everything else, which must succeed.
 fn use_others(fs: &Ext4, round: usize) {
     let root = fs.load(fs.root()).unwrap();
     let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0, xattrs: &[] };
@@ -164,7 +156,6 @@ fn use_others(fs: &Ext4, round: usize) {
     fs.evict(&gone_node);
 }
 
-/// Checks the content of everything but the damaged file.
 fn check_others(image: &Image, what: &str) {
     let fs = image.open();
     let new =
@@ -186,7 +177,7 @@ fn check(options: &str, seed: u64) {
     let outcome = act(&fs);
     assert!(matches!(outcome, Ok(()) | Err(Error::Corrupt(_))), "{what}: {outcome:?}");
     use_others(&fs, 0);
-    // Lost blocks and failed write-back are reported here.
+    // Lost blocks are reported here.
     let _ = fs.sync();
     let _ = fs.close();
     drop(fs);
@@ -196,7 +187,7 @@ fn check(options: &str, seed: u64) {
         fs.close().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     check_others(&image, &what);
-    // It copies blocks that several files map.
+    // e2fsck copies blocks that several files map.
     Command::new("e2fsck").arg("-fy").arg(image.path()).output().unwrap();
     check_others(&image, &format!("{what}, and e2fsck"));
 }

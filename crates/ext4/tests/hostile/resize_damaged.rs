@@ -23,7 +23,7 @@ fn a_damaged_image_is_refused_as_it_is_or_grows() {
             let mut bytes = image.clone();
             bytes.resize(20 << 20, 0);
             for _ in 0..=dice.roll(3) {
-                // The superblock and the descriptors more often than others.
+                // Superblock and descriptors more often.
                 let block = if dice.roll(2) == 0 { 1 + dice.roll(2) } else { used[dice.roll(used.len())] };
                 let at = block * 1024 + dice.roll(1024);
                 bytes[at] = [0, 1, 0xFF, bytes[at] ^ (1 << dice.roll(8))][dice.roll(4)];

@@ -1,9 +1,7 @@
-//! Every field of the superblock with unusual values and a valid checksum.
+//! Every field of the superblock with unusual values and a valid checksum: opening for writing is
+//! refused, or all works and `e2fsck` finds nothing new.
 //!
-//! Opening the image for writing is refused with an error; or everything works, and `e2fsck` finds
-//! nothing new afterwards.
-//!
-//! The bug: any `s_want_extra_isize` was accepted. 1024 led to unreadable inodes.
+//! The bug: any `s_want_extra_isize` was accepted; 1024 led to unreadable inodes.
 
 use crate::common::Image;
 use crate::common::fsck::{is_clean, scratch};
@@ -24,10 +22,10 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use tempfile::TempDir;
 
-/// A field: its kernel name, the bytes of an element, the number of elements.
+/// Kernel name, bytes of an element, number of elements.
 type Field = (&'static str, usize, usize);
 
-/// All fields, in order and without gaps.
+/// All fields, in order, without gaps.
 const FIELDS: [Field; 103] = [
     ("s_inodes_count", 4, 1),
     ("s_blocks_count_lo", 4, 1),
@@ -134,13 +132,12 @@ const FIELDS: [Field; 103] = [
     ("s_checksum", 4, 1),
 ];
 
-/// The offset of a field.
 fn offset_of(name: &str) -> usize {
     let before = FIELDS.iter().take_while(|(field, ..)| *field != name);
     before.map(|(_, width, count)| width * count).sum()
 }
 
-/// mke2fs options and size.
+/// mke2fs options, size.
 const KINDS: [(&str, &str); 4] = [
     ("-t ext4 -b 1024 -g 4096 -N 2048 -O orphan_file", "12M"),
     ("-t ext4 -b 1024 -I 256 -N 2048 -O ^metadata_csum,uninit_bg,^64bit,^flex_bg,inline_data", "12M"),
@@ -152,7 +149,6 @@ fn names(dir: &'static str, count: usize) -> impl Iterator<Item = Op> {
     (0..count).map(move |at| Op::Create(format!("/{dir}/{at} {}", "long ".repeat(20))))
 }
 
-/// Operations before a field is changed.
 fn before() -> Vec<Op> {
     let mut ops = vec![
         Op::Mkdir("/kept".to_owned()),
@@ -167,7 +163,6 @@ fn before() -> Vec<Op> {
     ops
 }
 
-/// Operations after it.
 fn work() -> Vec<Op> {
     let mut ops = vec![
         Op::Create("/new".to_owned()),
@@ -196,7 +191,7 @@ fn open(image: &Path) -> Result<Vfs<Ext4>, Error> {
     Ok(Vfs::with_budgets(Ext4::open(Arc::new(device), options)?, SMALL).unwrap())
 }
 
-/// Applies the operations. Returns those that fail because of damage.
+/// Returns those that fail by damage.
 fn apply(vfs: &Vfs<Ext4>, ops: &[Op]) -> Result<(), String> {
     let mut runner = Runner::new(vfs);
     ops.iter().try_for_each(|op| match runner.try_apply(op) {
@@ -206,7 +201,6 @@ fn apply(vfs: &Vfs<Ext4>, ops: &[Op]) -> Result<(), String> {
     })
 }
 
-/// A user may have less space than root, or none.
 fn write_as_user(vfs: &Vfs<Ext4>) {
     let who = &Identity::Superuser;
     let file = vfs.walk(who, vfs.root(), b"/new", WalkOptions::KEEP_LINK).unwrap();
@@ -220,7 +214,6 @@ fn close(vfs: Vfs<Ext4>) {
     vfs.into_fs().unwrap().close().unwrap();
 }
 
-/// An image with content, as bytes.
 fn filled(options: &str, size: &str) -> Vec<u8> {
     let image = new_image(options, size);
     let vfs = open(&image.path()).unwrap();
@@ -235,7 +228,6 @@ fn superblock(image: &mut [u8]) -> &mut [u8] {
     &mut image[at..at + SUPERBLOCK_SIZE]
 }
 
-/// Writes a field, and the checksum if there is one.
 fn put(image: &mut [u8], name: &str, value: &[u8]) {
     let sb = superblock(image);
     let at = offset_of(name);
@@ -248,7 +240,7 @@ fn put(image: &mut [u8], name: &str, value: &[u8]) {
     }
 }
 
-/// Hostile values of a field whose bytes are `now`.
+/// `now`: the field's bytes.
 fn values(&(name, width, count): &Field, now: &[u8], dice: &mut Dice) -> BTreeSet<Vec<u8>> {
     let len = width * count;
     let mut random = || (0..len).map(|_| u8::try_from(dice.roll(256)).unwrap()).collect::<Vec<u8>>();
@@ -274,14 +266,13 @@ fn values(&(name, width, count): &Field, now: &[u8], dice: &mut Dice) -> BTreeSe
     values
 }
 
-/// The complaints of e2fsck about an image, without numbers and lists of them.
+/// Numbers are left out.
 fn complaints(image: &Path) -> BTreeSet<String> {
     let Err(text) = is_clean(image) else { return BTreeSet::new() };
     let without_lists = text.lines().map(|line| line.split_once("differences:").map_or(line, |both| both.0));
     without_lists.map(|line| line.replace(|c: char| c.is_ascii_digit(), "")).collect()
 }
 
-/// The expected final tree.
 struct Expected {
     tree: Tree,
     contents: BTreeMap<String, Vec<u8>>,
@@ -298,15 +289,13 @@ impl Expected {
     }
 }
 
-/// The result with a hostile field.
 enum Outcome {
     Refused,
-    /// An operation met a contradiction with the field and failed.
+    /// The field contradicts something.
     Contained(String),
     Worked,
 }
 
-/// Opens an image for writing and does all of the work.
 fn use_image(image: &Path, expected: &Expected) -> Outcome {
     let Ok(vfs) = open(image) else { return Outcome::Refused };
     if let Err(refused) = apply(&vfs, &work()) {
@@ -322,7 +311,7 @@ fn use_image(image: &Path, expected: &Expected) -> Outcome {
     Outcome::Worked
 }
 
-/// The result of `use_image`; a panic or a hang in words.
+/// An error is a panic or a hang.
 fn try_image(image: &Path, expected: &Arc<Expected>) -> Result<Outcome, String> {
     let (image, expected) = (image.to_owned(), Arc::clone(expected));
     let (sender, receiver) = mpsc::channel();
@@ -338,7 +327,7 @@ fn try_image(image: &Path, expected: &Arc<Expected>) -> Result<Outcome, String> 
     }
 }
 
-/// Calls `each` with every hostile value of every field: its name, the value in words, the image.
+/// Passes the field's name, the value in words, and the image.
 fn each_hostile(bytes: &[u8], mut each: impl FnMut(&'static str, String, &[u8])) {
     let mut dice = Dice(77);
     for field in &FIELDS {
@@ -353,11 +342,9 @@ fn each_hostile(bytes: &[u8], mut each: impl FnMut(&'static str, String, &[u8]))
     }
 }
 
-/// Fields whose errors only later reads can show: the names of indexed directories were hashed with
-/// another seed, directories were written with other features.
+/// Only later reads show the error: names had another hash, directories other features.
 const MET_LATER: [&str; 3] = ["s_hash_seed", "s_feature_compat", "s_feature_ro_compat"];
 
-/// The fault in the handling of an image with one hostile field.
 fn judge(name: &str, image: &Path, hostile: &[u8], expected: &Arc<Expected>) -> Result<(), String> {
     fs::write(image, hostile).unwrap();
     match try_image(image, expected) {
@@ -412,14 +399,13 @@ fn hostile_fields_are_refused_or_all_works_with_meta_block_groups() {
     every_field_is_refused_or_all_works(KINDS[3]);
 }
 
-/// A loop device, for comparison with the kernel.
 struct Kernel {
     device: LoopDevice,
     mount_point: TempDir,
 }
 
 impl Kernel {
-    /// `None`, with the reason printed, if nothing can be mounted. Overwrites `image`.
+    /// `None`, with the reason printed, without a mount. Overwrites `image`.
     fn new(image: &Path) -> Option<Kernel> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: mounting needs root");
@@ -434,10 +420,9 @@ impl Kernel {
         }
     }
 
-    /// Whether the kernel mounts an image of these bytes for writing.
     fn mounts(&self, bytes: &[u8]) -> bool {
         fs::OpenOptions::new().write(true).open(self.device.path()).unwrap().write_all_at(bytes, 0).unwrap();
-        // Overrides the superblock's behaviour on errors, which may be a panic.
+        // The superblock may ask for a panic.
         let Ok(mount) = LoopMount::of(&self.device, self.mount_point.path(), "errors=continue") else {
             return false;
         };
@@ -446,31 +431,31 @@ impl Kernel {
     }
 }
 
-/// Fields with values that only the kernel accepts.
+/// Only the kernel accepts some of their values.
 const STRICTER: [&str; 9] = [
-    // It mounts a file system with recorded errors, and warns.
+    // The kernel mounts with recorded errors.
     "s_state",
-    // It accepts numbers above the inode count, and then finds no free inode.
+    // The kernel then finds no free inode.
     "s_first_ino",
-    // It ignores them, and records an error.
+    // The kernel records an error.
     "s_last_orphan",
-    // It accepts sizes that are no multiple of 4, and cannot read inodes that it creates.
+    // The kernel accepts sizes that are no multiple of 4, and cannot read its new inodes.
     "s_min_extra_isize",
     "s_want_extra_isize",
-    // It accepts a file without blocks.
+    // The kernel accepts a file without blocks.
     "s_orphan_file_inum",
-    // It does not notice descriptors that overlap their bitmaps.
+    // The kernel does not notice descriptors that overlap their bitmaps.
     "s_first_meta_bg",
-    // Unused features, features that cannot be written here, or that exclude each other.
+    // Unused, not writable here, or exclusive.
     "s_feature_incompat",
     "s_feature_ro_compat",
 ];
 
-/// Fields with values that only this crate accepts.
+/// Only this crate accepts some of their values.
 const LAXER: [&str; 2] = [
-    // fast_commit with a journal too small for it; none is written here.
+    // `fast_commit` with a journal too small for it.
     "s_feature_compat",
-    // Mount options; none is applied here.
+    // Mount options, not applied here.
     "s_mount_opts",
 ];
 
@@ -511,7 +496,6 @@ fn the_documentation_of_the_superblock_covers_every_field() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// The length of the extra fields of the inode at a path.
 fn extra_fields(image: &Image, path: &str) -> String {
     let stat = image.debugfs(&format!("stat {path}\n"));
     let size = stat.lines().find_map(|line| line.strip_prefix("Size of extra inode fields: "));

@@ -1,4 +1,4 @@
-//! The kernel's tools read attributes set here, and `e2fsck` calls the image clean.
+//! The kernel's tools read attributes set here, and `e2fsck` finds nothing.
 
 use crate::common::Image;
 use dentree_blockdev::{Access, FileDevice};

@@ -27,7 +27,6 @@ fn open(bytes: Vec<u8>) -> dentree_ext4::Result<Ext4> {
     Ext4::open(Arc::new(MemoryDevice::from(bytes)), Options::default())
 }
 
-/// The structure that an error names.
 fn blamed<T>(result: dentree_vfs::Result<T>) -> Structure {
     let Err(dentree_vfs::Error::Corrupt(cause)) = result else { panic!("no damage was found") };
     match cause.downcast_ref() {
@@ -36,7 +35,6 @@ fn blamed<T>(result: dentree_vfs::Result<T>) -> Structure {
     }
 }
 
-/// The number on the line that a `debugfs` command prints.
 fn block_of(image: &Image, command: &str) -> usize {
     image.debugfs(command).lines().last().unwrap().trim().parse().unwrap()
 }
@@ -81,7 +79,6 @@ fn checksum_errors_name_the_damaged_structure() {
     assert_eq!(blamed(fs.read(&pieces, 0, &mut [0; 9])), Structure::ExtentNode);
 }
 
-/// The first number after `label` in the output of `dumpe2fs`.
 fn dump(image: &Image, label: &str) -> usize {
     let text = run(Command::new("dumpe2fs").arg(image.path()));
     let rest = &text[text.find(label).unwrap() + label.len()..];

@@ -1,4 +1,4 @@
-//! Contents that need a mounted file system: the kernel writes them, then both sides read them.
+//! Contents written by the kernel, and read by both sides.
 
 use crate::common::{Image, find, list, run};
 use dentree_vfs::FileSystem;
@@ -11,8 +11,7 @@ fn set_xattr(path: &Path, name: &str, value: &[u8]) {
     rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()).unwrap_or_else(|e| panic!("{name}: {e}"));
 }
 
-/// Attributes of every namespace, with sizes for the inode, the block and (with the feature) inodes
-/// of their own.
+/// Sets attributes of every namespace, in the inode, the block and (with the feature) other inodes.
 fn attributes(tree: &Path, largest: usize) {
     let acl = [
         &2_u32.to_le_bytes()[..],
@@ -48,7 +47,7 @@ fn attributes(tree: &Path, largest: usize) {
     set_xattr(&tree.join("link"), "security.big on a link", &[b'v'; 300]);
 }
 
-/// Devices in both encodings, times beyond both ends of 32 bits, unwritten extents and holes.
+/// Devices in both encodings, times beyond 32 bits, unwritten extents, holes.
 fn oddities(tree: &Path) {
     let mode = Mode::from_raw_mode(0o4751);
     for (name, kind, major, minor) in [
@@ -122,7 +121,6 @@ fn inline_files_and_directories_that_the_kernel_writes_are_read() {
     });
 }
 
-/// A directory of `count` names of 30 bytes.
 fn many_names(tree: &Path, count: usize) {
     fs::create_dir(tree.join("many")).unwrap();
     for n in 0..count {
@@ -146,7 +144,6 @@ fn a_directory_with_an_index_of_three_levels_is_listed_and_looked_up() {
     assert_eq!(index_levels(&image), 2);
 }
 
-/// How many index levels `debugfs` shows below the root of `/many`.
 fn index_levels(image: &Image) -> u32 {
     let dump = image.debugfs("htree_dump /many\n");
     let line = dump.lines().find(|line| line.contains("Indirect levels"));
@@ -155,8 +152,8 @@ fn index_levels(image: &Image) -> u32 {
 
 #[test]
 fn names_whose_hashes_collide_across_leaves_are_found() {
-    // The legacy hash of names that differ in one character collides often, and leaves of 1 KiB
-    // hold four names of 200 bytes, so names with one hash span leaves.
+    // Legacy hashes often collide, and leaves of 1 KiB hold four names of 200 bytes, so one hash
+    // spans leaves.
     let image = Image::new("-t ext4 -b 1024", "64M", |_| {});
     run(Command::new("tune2fs").args(["-E", "hash_alg=legacy"]).arg(image.path()));
     let made = image.change("", |tree| {
@@ -218,7 +215,7 @@ fn free_space_equals_the_kernels() {
 fn encrypted_names_without_the_key_equal_the_kernels() {
     let image = Image::new("-t ext4 -b 1024 -O encrypt", "64M", |_| {});
     let made = image.change("", |tree| {
-        // The key is in the session keyring of this shell, and vanishes with it.
+        // The key vanishes with this shell's session keyring.
         let script = r#"
             mkdir "$1/few" "$1/many"
             e4crypt new_session

@@ -1,4 +1,4 @@
-//! What a reader sees: opening, recovery, lookups, listings and their cost.
+//! Reading: opening, recovery, lookups, listings and their cost.
 
 #[path = "../common/mod.rs"]
 mod common;

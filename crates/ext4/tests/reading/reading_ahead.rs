@@ -1,4 +1,4 @@
-//! The requests that read-ahead costs and saves, on a directory made by the kernel.
+//! Requests that read-ahead costs and saves.
 
 use crate::common::Image;
 use dentree_blockdev::{Access, FileDevice, MeteredDevice};
@@ -15,7 +15,6 @@ fn names() -> impl Iterator<Item = String> {
     (0..ENTRIES).map(|number| format!("a name that is as long as many are {number}"))
 }
 
-/// A file system just opened, and how many reads that took.
 fn open(image: &Path, dx_read_ahead: DxReadAhead) -> (Ext4, Arc<MeteredDevice>, u64) {
     let file = FileDevice::open(image, Access::ReadOnly).unwrap();
     let device = Arc::new(MeteredDevice::new(Arc::new(file)));
@@ -59,7 +58,7 @@ fn inodes_take_few_requests_and_fewer_if_expected() {
         (0..inos.len()).for_each(|at| drop(fs.load(inos[at * step % inos.len()]).unwrap()));
         device.counts().total_reads() - before
     };
-    // With lost+found there are 4001, a prime: these steps reach each of them, never a neighbour.
+    // There are 4001, a prime: these steps reach each, never a neighbour.
     let (expected, near, far) = (reads(true, 1), reads(false, 1), reads(false, 1013));
     println!(
         "{blocks} blocks of inodes: {expected} reads where they were expected, {near} one by one, {far} across"
@@ -88,7 +87,7 @@ fn an_expected_lookup_waits_only_for_its_leaf() {
         let ahead = device.counts().total_reads();
         assert!(fs.lookup(&dir, names().nth(7).unwrap().as_bytes()).unwrap().is_some());
         let first = device.counts().total_reads() - ahead;
-        // Another one, in another index block.
+        // This name is in another index block.
         assert!(fs.lookup(&dir, names().last().unwrap().as_bytes()).unwrap().is_some());
         (first, device.counts().total_reads() - ahead - first)
     };

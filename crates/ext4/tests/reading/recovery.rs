@@ -1,5 +1,4 @@
-//! An image whose journal needs recovery is shown as the kernel shows it after its own replay, and
-//! is not changed.
+//! An image that needs recovery is shown as by the kernel after replay, and not changed.
 
 use crate::common::{Image, compare};
 use dentree_blockdev::{Access, FileDevice};
@@ -8,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Changes that stay in the journal, with blocks that are freed and reused.
+/// These changes stay in the journal.
 fn work(tree: &Path, round: usize) {
     let dir = tree.join(format!("round {round}"));
     fs::create_dir(&dir).unwrap();

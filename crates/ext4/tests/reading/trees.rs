@@ -4,7 +4,7 @@ use crate::common::Image;
 use std::fs;
 use std::path::Path;
 
-/// Files, directories, links and devices of every kind that can be made without a mount.
+/// What needs no mount.
 fn mixed(tree: &Path) {
     use std::os::unix::fs::{FileExt, symlink};
     fs::write(tree.join("empty"), "").unwrap();

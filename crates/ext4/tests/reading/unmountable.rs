@@ -1,5 +1,4 @@
-//! Images that this machine's kernel may not mount, compared with the tree that they were made
-//! from.
+//! Images that this kernel may not mount, compared with their source.
 
 use crate::common::{Image, find, list, read_all, run};
 use dentree_ext4::Ext4;
@@ -9,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Compares names, types, link targets and content with a directory.
+/// Names, types, link targets, content.
 fn same_as(ours: &Ext4, at: &str, theirs: &Path) {
     let dir = find(ours, at);
     let entries = list(ours, &dir);
@@ -49,14 +48,14 @@ fn blocks_of_64_kib_are_read() {
     fs::create_dir(original.path().join("lost+found")).unwrap();
     for features in ["metadata_csum", "^metadata_csum", "inline_data", "^extent,^64bit"] {
         let image = Image::new(&format!("-t ext4 -b 65536 -I 256 -N 6000 -O {features}"), "300M", tree);
-        // First without an index, which mke2fs does not make, but e2fsck.
+        // Only e2fsck makes an index.
         same_as(&image.open(), "", original.path());
         reindex(&image);
         same_as(&image.open(), "", original.path());
     }
 }
 
-/// Builds an index for every directory that has more than one block.
+/// If larger than a block.
 fn reindex(image: &Image) {
     let output = Command::new("e2fsck").arg("-fyD").arg(image.path()).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");

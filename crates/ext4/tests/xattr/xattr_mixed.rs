@@ -1,10 +1,8 @@
-//! Threads set attributes of many files to few values, in rounds on one image. The power is cut in
-//! each round; the journal is replayed by this crate, the kernel, or e2fsck; between rounds the
-//! kernel sets attributes too.
+//! Threads set attributes of many files to few values. Each round ends in a power cut and a replay
+//! by this crate, the kernel, or e2fsck; the kernel sets attributes, too.
 //!
-//! After each step debugfs shows for each file a state of its history, none before the last sync;
-//! every attribute block counts as many users as inodes point to it, at most 1,024; and e2fsck
-//! finds nothing.
+//! After each step, by debugfs, each file has a state of its history, none before the last sync,
+//! and every block as many users as inodes, at most 1,024; e2fsck finds nothing.
 
 use crate::common::writing::{Dice, node, open};
 use crate::common::{Image, fsck};
@@ -15,26 +13,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// mke2fs options, size, and the longest value.
+/// mke2fs options, size, longest value.
 const KINDS: [(&str, &str, usize); 2] = [
     ("-t ext4 -I 128 -b 1024 -N 3000 -J size=1", "16M", 300),
     ("-t ext4 -I 128 -b 1024 -N 3000 -J size=1 -O ea_inode", "24M", 3000),
 ];
 const THREADS: usize = 4;
-/// Per thread: together more than can share one block.
+/// Files per thread: together more than can share a block.
 const FILES: usize = 320;
 const VALUES: usize = 7;
 const WORK: usize = 260;
 const NAMES: [&str; 2] = ["user.label", "trusted.other"];
 const ROUNDS: u64 = 3;
-/// The limit of users of a block.
 const MOST_USERS: u32 = 1024;
 const MAGIC: u32 = 0xEA02_0000;
 
-/// The values of a file's attributes, by number.
+/// The number of each attribute's value.
 type State = [Option<usize>; NAMES.len()];
 
-/// The states of a file, and the position from which the n-th was durable.
+/// States, and the position from which the n-th is durable.
 struct History {
     states: Vec<State>,
     durable: Vec<(usize, usize)>,
@@ -48,7 +45,7 @@ fn all_files() -> Vec<String> {
     (0..THREADS).flat_map(|thread| (0..FILES).map(move |file| file_name(thread, file))).collect()
 }
 
-/// Text, which debugfs prints unchanged; some are long.
+/// Some values are long.
 fn text(value: usize, longest: usize) -> String {
     let len = [1, 9, 40, 100, longest][value % 5];
     format!("{value}{}", "v".repeat(len))
@@ -56,15 +53,13 @@ fn text(value: usize, longest: usize) -> String {
 
 fn number(found: &str, longest: usize) -> usize {
     let value = (0..VALUES).find(|value| text(*value, longest) == found);
-    value.unwrap_or_else(|| panic!("nobody has set {found:?}"))
+    value.unwrap_or_else(|| panic!("{found:?} was never set"))
 }
 
-/// Most files get the first value.
 fn draw(dice: &mut Dice) -> usize {
     if dice.roll(10) < 8 { 0 } else { dice.roll(VALUES) }
 }
 
-/// One thread's work on its files, whose initial states are `begin`.
 fn work(
     fs: &Ext4,
     device: &RecordingDevice,
@@ -75,7 +70,7 @@ fn work(
 ) -> Vec<History> {
     let mut histories: Vec<History> =
         begin.iter().map(|state| History { states: vec![*state], durable: vec![(0, 0)] }).collect();
-    // Every file once, so that one value gets many users, then random ones.
+    // All files at first: one value gets many users.
     for step in 0..FILES + WORK {
         let file = if step < FILES { step } else { dice.roll(FILES) };
         if dice.roll(60) == 0 {
@@ -103,8 +98,7 @@ fn work(
     histories
 }
 
-/// Runs all threads and cuts the power. Returns the position of the cut, and the history of all
-/// files.
+/// Returns the cut's position, and the files' history.
 fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, Vec<History>) {
     let device = Arc::new(RecordingDevice::new(std::fs::read(image.path()).unwrap()));
     let options = Options { writable: true, clock: Clock::Fixed(InodeTime::default()), ..Options::default() };
@@ -130,8 +124,7 @@ fn round(image: &Image, begin: &[State], seed: u64, longest: usize) -> (usize, V
     (cut, all)
 }
 
-/// Sets one attribute of all files, which have none, to one value: more users than one block may
-/// have.
+/// More than may share a block.
 fn share_with_all(image: &Image, longest: usize) {
     let fs = open(image);
     let nodes: Vec<Node> = all_files().iter().map(|name| node(&fs, name)).collect();
@@ -148,23 +141,22 @@ fn share_with_all(image: &Image, longest: usize) {
     fs.close().unwrap();
 }
 
-/// The files' attributes, as debugfs reads them.
 fn states(image: &Image, longest: usize) -> Vec<State> {
     let files = all_files();
     let asked = files.iter().flat_map(|file| NAMES.map(|name| format!("ea_get -V /{file} {name}\n")));
-    let mut answers: Vec<Option<usize>> = Vec::new();
+    let mut results: Vec<Option<usize>> = Vec::new();
     for line in image.debugfs(&asked.collect::<String>()).lines() {
         if line.starts_with("debugfs: ") {
-            answers.push(None);
-        } else if let Some(last) = answers.last_mut().filter(|_| !line.is_empty()) {
+            results.push(None);
+        } else if let Some(last) = results.last_mut().filter(|_| !line.is_empty()) {
             *last = Some(number(line, longest));
         }
     }
-    assert_eq!(answers.len(), files.len() * NAMES.len());
-    answers.chunks_exact(NAMES.len()).map(|of| of.try_into().unwrap()).collect()
+    assert_eq!(results.len(), files.len() * NAMES.len());
+    results.chunks_exact(NAMES.len()).map(|of| of.try_into().unwrap()).collect()
 }
 
-/// Checks with e2fsck, and each attribute block's user count. Returns the highest one.
+/// Returns the most users of a block.
 fn check(image: &Image, what: &str) -> u32 {
     fsck::is_clean(&image.path()).unwrap_or_else(|text| panic!("{what}: {text}"));
     let commands: String = all_files().iter().map(|name| format!("stat /{name}\n")).collect();
@@ -184,7 +176,6 @@ fn check(image: &Image, what: &str) -> u32 {
     users.into_values().max().unwrap_or(0)
 }
 
-/// The kernel sets attributes of some files, and shares blocks of ours.
 fn change_by_kernel(image: &Image, states: &mut [State], dice: &mut Dice, longest: usize) {
     let files = all_files();
     image.change("noatime", |mount: &Path| {
@@ -204,7 +195,6 @@ fn change_by_kernel(image: &Image, states: &mut [State], dice: &mut Dice, longes
     });
 }
 
-/// Compares the kernel's reads with those of debugfs.
 fn compare_by_kernel(image: &Image, states: &[State], longest: usize, what: &str) {
     let Some(mount) = image.mount() else { return };
     for (file, state) in all_files().iter().zip(states) {
@@ -242,8 +232,7 @@ fn threads_crashes_and_the_kernel_keep_all_values_and_user_counts() {
             }
             compare_by_kernel(&image, &found, longest, &what);
             reference = found;
-            // Kernels (6.18 too) miscount users of values in inodes when blocks that name those are
-            // shared.
+            // Kernels (6.18 too) miscount users of values when blocks that name them are shared.
             if !options.contains("ea_inode") {
                 change_by_kernel(&image, &mut reference, &mut Dice(seed), longest);
             }

@@ -1,5 +1,4 @@
-//! Attributes set here: what was acknowledged is there, `e2fsck` calls the image clean, and the
-//! kernel agrees.
+//! Attributes set here: what was acknowledged is there, for e2fsck and the kernel too.
 
 use crate::common::Image;
 use crate::common::writing::{Dice, check, node, open};
@@ -7,7 +6,7 @@ use dentree_ext4::{Ext4, Node};
 use dentree_vfs::{Error, FileSystem, SetXattr};
 use std::collections::BTreeMap;
 
-/// mke2fs options, size. With `ea_inode` values may exceed a block.
+/// With `ea_inode` values may exceed a block.
 const KINDS: [(&str, &str); 8] = [
     ("-t ext4", "32M"),
     ("-t ext4 -I 128 -b 1024", "24M"),
@@ -21,14 +20,13 @@ const KINDS: [(&str, &str); 8] = [
 
 const FILES: usize = 12;
 
-/// Attributes by file and name.
+/// Values by file and name.
 type Reference = BTreeMap<(usize, String), Vec<u8>>;
 
 fn file_name(file: usize) -> String {
     if file % 4 == 3 { format!("d{file}") } else { format!("f{file}") }
 }
 
-/// An image with files and directories, inline with that feature.
 fn image(options: &str, size: &str) -> Image {
     Image::new(options, size, |tree| {
         for file in 0..FILES {
@@ -51,7 +49,7 @@ fn nodes(fs: &Ext4) -> Vec<Node> {
     (0..FILES).map(|file| crate::common::writing::node(fs, &file_name(file))).collect()
 }
 
-/// One of few values, so that files share them.
+/// Few, so that files share them.
 fn value(dice: &mut Dice, longest: usize) -> Vec<u8> {
     let len = match dice.roll(10) {
         0 => 0,
@@ -62,7 +60,7 @@ fn value(dice: &mut Dice, longest: usize) -> Vec<u8> {
     vec![b'a' + u8::try_from(dice.roll(3)).unwrap(); len - len % 7.min(len.max(1))]
 }
 
-/// Sets and removes attributes, and records what was acknowledged.
+/// Records what was acknowledged.
 fn work(fs: &Ext4, reference: &mut Reference, dice: &mut Dice, count: usize, longest: usize) -> usize {
     let nodes = nodes(fs);
     let mut full = 0;
@@ -130,7 +128,7 @@ fn attributes_are_kept_in_every_kind_of_image() {
     }
 }
 
-/// The user counts of attribute blocks, from debugfs, by block number.
+/// User counts by block, from debugfs.
 fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
     let commands: String = names.iter().map(|name| format!("stat /{name}\n")).collect();
     let mut users = BTreeMap::new();
@@ -144,7 +142,7 @@ fn users(image: &Image, names: &[String]) -> BTreeMap<u64, u32> {
     users
 }
 
-/// An image of `count` files with small inodes, whose attributes need blocks.
+/// The files' attributes need blocks.
 fn files_with_small_inodes(count: usize) -> (Image, Vec<String>) {
     let names: Vec<String> = (0..count).map(|file| format!("file{file}")).collect();
     let image = Image::new("-t ext4 -I 128 -N 4000", "32M", |tree| {
@@ -168,8 +166,7 @@ fn files_with_equal_attributes_share_blocks_up_to_1024_users() {
     counts.sort_unstable();
     assert_eq!(counts, [2500 - 2048, 1024, 1024]);
 
-    // After a user leaves a full block there is room again; a change of one user's attributes
-    // leaves the others alone.
+    // A full block that loses a user is usable again; one user's change leaves others alone.
     let fs = open(&image);
     fs.setxattr(&node(&fs, &names[0]), b"user.label", b"another", SetXattr::Replace).unwrap();
     assert_eq!(fs.getxattr(&node(&fs, &names[1]), b"user.label").unwrap().unwrap(), b"the same for all");
@@ -192,7 +189,7 @@ fn attribute_blocks_are_shared_with_the_kernel() {
     };
     let by_kernel = image.change("noatime", |mount| {
         for name in &names[..10] {
-            set(&mount.join(name), "user.from", b"somebody");
+            set(&mount.join(name), "user.from", b"one user");
             set(&mount.join(name), "trusted.longer", &[7; 300]);
         }
     });
@@ -202,10 +199,10 @@ fn attribute_blocks_are_shared_with_the_kernel() {
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [10]);
     let fs = open(&image);
     // Reading makes it shareable.
-    assert_eq!(fs.getxattr(&node(&fs, &names[0]), b"user.from").unwrap().unwrap(), b"somebody");
+    assert_eq!(fs.getxattr(&node(&fs, &names[0]), b"user.from").unwrap().unwrap(), b"one user");
     for name in &names[10..] {
         fs.setxattr(&node(&fs, name), b"trusted.longer", &[7; 300], SetXattr::Create).unwrap();
-        fs.setxattr(&node(&fs, name), b"user.from", b"somebody", SetXattr::Create).unwrap();
+        fs.setxattr(&node(&fs, name), b"user.from", b"one user", SetXattr::Create).unwrap();
     }
     close(fs);
     check(&image, &[], "the kernel's block is shared");
@@ -255,7 +252,7 @@ fn long_values_are_shared_and_freed_with_their_last_user() {
     for name in &names {
         let node = node(&fs, name);
         match name.ends_with('3') {
-            // Its last user is deleted.
+            // Delete the last user.
             true => {
                 fs.removexattr(&node, b"user.again").unwrap();
                 fs.unlink(&root, name.as_bytes(), &node).unwrap();
@@ -317,7 +314,7 @@ fn an_inline_directory_keeps_its_attributes_as_it_grows() {
             assert_eq!(fs.getxattr(node, b"user.value").unwrap().unwrap(), value);
         }
     }
-    // New names move the directory out; its attributes stay.
+    // New names move the directory out of its inode.
     let new = dentree_vfs::NewInode {
         kind: dentree_vfs::NewKind::Regular,
         permissions: 0o644,
@@ -341,7 +338,7 @@ fn an_inline_directory_keeps_its_attributes_as_it_grows() {
 #[test]
 fn missing_fields_of_an_old_inode_are_added_before_its_attributes() {
     let image = Image::new("-t ext4 -I 256", "16M", |tree| std::fs::write(tree.join("file"), "x").unwrap());
-    // As in a file system made when inodes had fewer fields, all of them in use.
+    // Made when inodes had fewer fields, all in use.
     image.debugfs("set_inode_field /file extra_isize 8\nea_set /file user.old value\nset_inode_field /file extra_isize 8\n");
     let fs = open(&image);
     let file = node(&fs, "file");
@@ -354,13 +351,12 @@ fn missing_fields_of_an_old_inode_are_added_before_its_attributes() {
     image.agrees_with_the_kernel();
 }
 
-/// As in a file system made when inodes had fewer fields, with an inode full of attributes.
+/// Made when inodes had fewer fields; full of attributes.
 fn full_old_inode(size: &str) -> Image {
     let image = Image::new("-t ext4 -I 256 -b 1024 -m 0", size, |tree| {
         (0..2).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
     });
-    // Of 120 bytes after 8 bytes of fields: 4 of header, 80 and 28 of entries with values, 4 at the
-    // end.
+    // The 120 bytes after 8 of fields: 4 of header, 80 and 28 of entries with values, 4 at the end.
     let large = "l".repeat(60);
     image.debugfs(&format!(
         "set_inode_field /file0 extra_isize 8\nea_set /file0 user.large {large}\nea_set /file0 user.small 1234\n\
@@ -406,8 +402,8 @@ fn without_a_block_attributes_are_changed_in_place() {
     image.agrees_with_the_kernel();
 }
 
-/// As in a file system that later wants more fields (96 bytes): the kernel filled inodes with
-/// attributes after 32 bytes of fields, with values in inodes. The last file has a block too.
+/// The file system later wants more fields (96 bytes): the kernel filled inodes after 32 bytes of
+/// fields, with values in inodes. The last file has a block too.
 fn wants_more_fields() -> Option<Image> {
     let image = Image::new("-t ext4 -I 256 -b 1024 -O ea_inode", "16M", |tree| {
         (0..3).for_each(|file| std::fs::write(tree.join(format!("file{file}")), "x").unwrap());
@@ -435,12 +431,12 @@ fn value_entries_move_to_the_block_for_missing_fields_as_by_the_kernel() {
     let Some(image) = wants_more_fields() else { return };
     let theirs = wants_more_fields().unwrap();
     theirs.change("noatime", |mount| {
-        // It extends an inode's fields with any change of it.
+        // Any change extends an inode's fields.
         rustix::fs::chmod(mount.join("file0"), rustix::fs::Mode::RUSR).unwrap();
         set_by_kernel(&mount.join("file0"), "user.new", b"value");
     });
     let fs = open(&image);
-    // Into a new block, into that one as a second user, and into an existing one.
+    // The new attribute needs a new block, that one as a second user, and an existing one.
     for name in ["file0", "file1", "file2"] {
         fs.setxattr(&node(&fs, name), b"user.new", b"value", SetXattr::Any).unwrap();
     }
@@ -457,7 +453,7 @@ fn value_entries_move_to_the_block_for_missing_fields_as_by_the_kernel() {
     assert_eq!(users(&image, &names).into_values().collect::<Vec<_>>(), [1, 2]);
     image.agrees_with_the_kernel();
 
-    // The two values are freed with their last user.
+    // Freed with their last user.
     let fs = open(&image);
     let inodes = fs.statfs().unwrap().inodes_free;
     for (attribute, freed) in [("user.first", 1), ("user.second", 2)] {
