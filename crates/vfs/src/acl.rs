@@ -1,22 +1,21 @@
 //! POSIX access control lists. Source: acl(5).
 //!
-//! File systems store lists as extended attributes ([`ACCESS`], [`DEFAULT`]) in the format of
-//! `getxattr(2)` (`linux/posix_acl_xattr.h`): a version, then entries of tag, permissions and id.
-//! The permission bits mirror three entries of an access list: the owner's, the mask (without one,
-//! the group's), and that of others. They change together.
+//! A list is an extended attribute ([`ACCESS`], [`DEFAULT`]) in the format of `getxattr(2)`: a
+//! version, then entries of tag, permissions and id. Permission bits mirror the entries of the
+//! owner, the mask (without one, the group) and others.
 
 use crate::{Access, Error, Result};
 
-/// The attribute with the list that decides access.
+/// Decides access.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute with the list that new inodes of a directory inherit.
+/// Inherited by new inodes of a directory.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: [u8; 4] = 2_u32.to_le_bytes();
 const ENTRY_LEN: usize = 8;
 const ALL: u16 = 7;
 
-/// The subject of an entry, in the order of a list.
+/// In the order of a list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Tag {
     Owner = 0x01,
@@ -33,19 +32,16 @@ const TAGS: [Tag; 6] = [Tag::Owner, Tag::User, Tag::Group, Tag::NamedGroup, Tag:
 struct Entry {
     tag: Tag,
     permissions: u16,
-    /// User or group id, for named ones.
+    /// For named users and groups.
     id: u32,
 }
 
-/// A valid list: complete and in order.
+/// Complete and in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// Parses an attribute's value; `None` for a list without entries.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`].
+    /// `None`: a list without entries.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<Acl>> {
         let entries = value.strip_prefix(&VERSION).ok_or(Error::Invalid)?;
         let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
@@ -67,8 +63,7 @@ impl Acl {
         if acl.is_valid() { Ok(Some(acl)) } else { Err(Error::Invalid) }
     }
 
-    /// In order, with one entry each for owner, group and others, and a mask if a user or group is
-    /// named.
+    /// One entry each for owner, group and others, and a mask if there are named ones.
     fn is_valid(&self) -> bool {
         let count = |tag| self.0.iter().filter(|entry| entry.tag == tag).count();
         let has_named = count(Tag::User) + count(Tag::NamedGroup) > 0;
@@ -78,7 +73,6 @@ impl Acl {
             && (!has_named || count(Tag::Mask) == 1)
     }
 
-    /// The attribute's value.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut value = VERSION.to_vec();
         for entry in &self.0 {
@@ -90,7 +84,7 @@ impl Acl {
         value
     }
 
-    /// Whether permission bits can express it.
+    /// Whether permission bits express it.
     pub(crate) fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
@@ -99,29 +93,27 @@ impl Acl {
         self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.permissions)
     }
 
-    /// The entry that the group's permission bits mirror.
+    /// The entry that mirrors the group's permission bits.
     fn group_class(&self) -> Tag {
         if self.of(Tag::Mask).is_some() { Tag::Mask } else { Tag::Group }
     }
 
-    /// The nine permission bits of an inode with this access list.
+    /// Permission bits of the inode.
     pub(crate) fn permissions(&self) -> u16 {
         let of = |tag| self.of(tag).unwrap_or(0);
         of(Tag::Owner) << 6 | of(self.group_class()) << 3 | of(Tag::Others)
     }
 
-    /// Sets the entries that mirror permission bits.
     pub(crate) fn set_permissions(&mut self, permissions: u16) {
         self.each_class(|entry, shift| entry.permissions = permissions >> shift & ALL);
     }
 
-    /// Makes a default list the access list of a new inode: entries keep only what their permission
-    /// bits allow.
+    /// Limits a default list to a new inode's permission bits.
     pub(crate) fn restrict(&mut self, permissions: u16) {
         self.each_class(|entry, shift| entry.permissions &= permissions >> shift & ALL);
     }
 
-    /// Calls `each` for the entries that mirror permission bits, with the bits' shift.
+    /// With the shift of the permission bits.
     fn each_class(&mut self, each: impl Fn(&mut Entry, u16)) {
         let group = self.group_class();
         for entry in &mut self.0 {
@@ -134,8 +126,7 @@ impl Acl {
         }
     }
 
-    /// Whether it grants `access` to a user that is not the owner. `is_in` tells whether the user
-    /// is in a group; `group` is the inode's.
+    /// For users other than the owner. `is_in` is the user's membership; `group` is the inode's.
     pub(crate) fn grants(&self, uid: u32, is_in: impl Fn(u32) -> bool, group: u32, access: Access) -> bool {
         let allows = |permissions: u16| access.is_within(permissions);
         let mask = self.of(Tag::Mask).unwrap_or(ALL);
@@ -176,7 +167,7 @@ mod tests {
         Acl::parse(&value(entries)).unwrap().unwrap()
     }
 
-    /// The owner rw, user 7 rwx, the group r, group 9 rw, the mask rw, others nothing.
+    /// Owner rw, user 7 rwx, group r, group 9 rw, mask rw, others nothing.
     fn example() -> Acl {
         acl(&[(1, 6, !0), (2, 7, 7), (4, 4, !0), (8, 6, 9), (16, 6, !0), (32, 0, !0)])
     }

@@ -1,8 +1,8 @@
-//! The attributes of an inode: `stat(2)`.
+//! Attributes of an inode: `stat(2)`.
 
 use std::fmt;
 
-/// An inode number, unique within its file system.
+/// An inode number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ino(pub u64);
 
@@ -12,7 +12,7 @@ impl fmt::Display for Ino {
     }
 }
 
-/// The type of an inode: the `S_IFMT` part of its mode.
+/// The `S_IFMT` part of a mode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
     /// A regular file.
@@ -32,7 +32,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The type in a `st_mode`, or `None` for invalid type bits.
+    /// `None`: invalid bits.
     pub fn from_mode(mode: u32) -> Option<FileType> {
         Some(match mode & 0o170_000 {
             0o010_000 => FileType::Fifo,
@@ -46,7 +46,7 @@ impl FileType {
         })
     }
 
-    /// The `S_IFMT` bits of this type.
+    /// The `S_IFMT` bits.
     pub fn mode_bits(self) -> u32 {
         match self {
             FileType::Fifo => 0o010_000,
@@ -59,7 +59,7 @@ impl FileType {
         }
     }
 
-    /// The letter of `ls -l` and `find -type` (`f` where `ls` has `-`).
+    /// As in `ls -l` and `find -type` (`f` where `ls` has `-`).
     pub fn letter(self) -> char {
         match self {
             FileType::Fifo => 'p',
@@ -73,68 +73,68 @@ impl FileType {
     }
 }
 
-/// Seconds since 1970-01-01 UTC, and nanoseconds after that second.
+/// Time since 1970-01-01 UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp {
-    /// Whole seconds since the epoch, negative before.
+    /// Seconds, negative before 1970.
     pub seconds: i64,
-    /// 0 to 999,999,999.
+    /// Nanoseconds, below 10^9.
     pub nanos: u32,
 }
 
-/// The attributes of an inode.
+/// Attributes of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {
     /// Inode number.
     pub ino: Ino,
-    /// Kind of inode.
+    /// Type.
     pub kind: FileType,
-    /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`.
+    /// `st_mode & 0o7777`.
     pub permissions: u16,
-    /// Number of names that link to it.
+    /// Hard links.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device numbers of a character or block device, else 0.
+    /// Major device number, or 0.
     pub rdev_major: u32,
-    /// See [`rdev_major`](Attr::rdev_major).
+    /// Minor device number, or 0.
     pub rdev_minor: u32,
-    /// Length in bytes.
+    /// Bytes.
     pub size: u64,
-    /// Allocated space in units of 512 bytes, as `st_blocks`.
+    /// `st_blocks`: allocated space in 512-byte units.
     pub blocks: u64,
-    /// Preferred size of a read in bytes.
+    /// Preferred bytes of a read.
     pub block_size: u32,
-    /// Last access.
+    /// Access.
     pub atime: Timestamp,
-    /// Last change of content.
+    /// Content change.
     pub mtime: Timestamp,
-    /// Last change of the inode.
+    /// Inode change.
     pub ctime: Timestamp,
-    /// Creation, if the inode has the field.
+    /// Creation; `None` if not stored.
     pub crtime: Option<Timestamp>,
-    /// Generation number: changes when the inode number is reused.
+    /// Changes when the inode number is reused.
     pub generation: u32,
-    /// `FS_*_FL` flags as `lsattr` and `FS_IOC_GETFLAGS` give them.
+    /// `FS_*_FL`, as from `FS_IOC_GETFLAGS`.
     pub flags: u32,
-    /// The inode has an access ACL beyond its permission bits.
+    /// There is an access ACL beyond the permission bits.
     pub has_acl: bool,
 }
 
 impl Attr {
-    /// The whole `st_mode`: type and permissions.
+    /// `st_mode`.
     pub fn mode(&self) -> u32 {
         self.kind.mode_bits() | u32::from(self.permissions)
     }
 
-    /// Whether everybody may search this directory, so that walks skip the check.
+    /// Whether walks skip the check of search permission.
     pub(crate) fn all_may_search(&self) -> bool {
         self.permissions & 0o111 == 0o111 && !self.has_acl
     }
 
-    /// Whether this is a directory.
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == FileType::Directory
     }

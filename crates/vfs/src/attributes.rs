@@ -1,8 +1,7 @@
 //! Changes of owner, permissions, times, length and extended attributes.
 //!
-//! Attributes that decide permissions are checked and changed under the attribute lock
-//! ([`Inode::attr_lock`]), so that no check is outdated. Under it the name cache also learns which
-//! directories everybody may search.
+//! Permissions are checked and changed under the attribute lock ([`Inode::attr_lock`]), so that no
+//! check is outdated.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::permissions::{APPEND_ONLY, ChangeKind, IMMUTABLE, SET_GID, STICKY, after_writing};
@@ -11,9 +10,9 @@ use crate::{
     Timestamp, Vfs,
 };
 
-/// File capabilities, which a change of content or owner removes.
+/// A change of content or owner removes it.
 const CAPABILITY: &[u8] = b"security.capability";
-/// Maximum lengths of an extended attribute's name and value, as in the kernel.
+/// Maximum lengths, as in the kernel.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 64 << 10;
 const UNKNOWN_SPACE: &str = "extended attributes have names in user., trusted., security. or system.";
@@ -21,10 +20,10 @@ const UNKNOWN_SPACE: &str = "extended attributes have names in user., trusted., 
 impl<F: FileSystem> Vfs<F> {
     /// Sets attributes, all or none: `chmod(2)`, `chown(2)`, `utimensat(2)`, `truncate(2)`.
     ///
-    /// The superuser may set everything. The owner may set permissions, times, and the group to one
-    /// of its own; others get [`Error::NotPermitted`]. Write permission suffices to set both times
-    /// to now, and is required to set the length. As in Linux, a new owner or group clears a file's
-    /// setuid and setgid bits and its capabilities; so does a new length set by an ordinary user.
+    /// The owner may set permissions, times, and the group to one of its own; others get
+    /// [`Error::NotPermitted`]. Write permission suffices to set both times to now, and is required
+    /// to set the length. A new owner or group, or a new length by an ordinary user, clears setuid
+    /// and setgid bits and capabilities.
     pub fn set_attr(&self, caller: &Identity, inode: &Inode<F>, changes: &SetAttr) -> Result<()> {
         if *changes == SetAttr::default() {
             return Ok(());
@@ -61,8 +60,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(())
     }
 
-    /// Sets the times of a change in a front end's write-back cache. Ignores flags that forbid
-    /// changes, as they were set later.
+    /// From a front end's write-back cache. Ignores flags, which were set later.
     pub fn write_back_times(&self, inode: &Inode<F>, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
         self.check_writable()?;
         let _attr_lock = inode.attr_lock.lock();
@@ -70,12 +68,12 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().set_attr(inode.node(), &SetAttr { mtime, ctime, ..SetAttr::default() })
     }
 
-    /// Sets the flags of [`Attr::flags`]: `chattr(1)`, `FS_IOC_SETFLAGS`.
+    /// Sets the flags of [`Attr::flags`]: `FS_IOC_SETFLAGS`.
     ///
     /// # Errors
     /// - [`Error::NotPermitted`]: `caller` is not the owner; or not the superuser, and changes the
-    ///   immutable or append-only flag; or the inode is immutable and would stay so.
-    /// - [`Error::Unsupported`]: the file system has no such flag for the inode.
+    ///   immutable or append-only flag; or the inode stays immutable.
+    /// - [`Error::Unsupported`]: the inode cannot have such a flag.
     ///
     /// ```
     /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};
@@ -102,7 +100,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().set_flags(inode.node(), flags)
     }
 
-    /// Sets permission bits and the ACL entries that mirror them.
+    /// Also sets the ACL entries that mirror them.
     fn set_attr_and_acl(&self, inode: &Inode<F>, permissions: u16, changes: &SetAttr) -> Result<()> {
         let acl = self.acl(inode, ACCESS)?.map(|mut acl| {
             acl.set_permissions(permissions);
@@ -151,8 +149,7 @@ impl<F: FileSystem> Vfs<F> {
         permitted(changes.ctime.is_none() || !caller.is_bound())
     }
 
-    /// Clears the setuid and setgid bits and capabilities that a write removes (kernel:
-    /// `file_remove_privs`).
+    /// The kernel's `file_remove_privs`.
     pub(crate) fn drop_privileges(&self, caller: &Identity, file: &Inode<F>) -> Result<()> {
         if !caller.is_bound() {
             return Ok(());
@@ -174,14 +171,14 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Sets the extended attribute with the full name `name`: `setxattr(2)`.
+    /// Sets an extended attribute by its full name: `setxattr(2)`.
     ///
     /// - `user.`: regular files and directories that `caller` may write; in a sticky directory only
     ///   its owner.
     /// - `trusted.`, `security.`: the superuser.
     /// - `system.`, the ACLs: the owner; `how` is ignored.
     ///
-    /// Other name spaces are [`Error::Unsupported`].
+    /// Others are [`Error::Unsupported`].
     pub fn setxattr(
         &self,
         caller: &Identity,
@@ -196,7 +193,7 @@ impl<F: FileSystem> Vfs<F> {
         self.check_xattr(caller, inode, name)?;
         match name {
             ACCESS => self.set_access_acl(caller, inode, Acl::parse(value)?),
-            // An ACL without entries means no ACL, which any inode may have.
+            // An empty list means none.
             DEFAULT if !inode.is_dir() && !matches!(Acl::parse(value), Ok(None)) => Err(Error::AccessDenied),
             DEFAULT => self.set_default_acl(inode, Acl::parse(value)?),
             _ => {
@@ -206,9 +203,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Removes the extended attribute `name` (full name), under the rules of
-    /// [`setxattr`](Self::setxattr). Fails with [`Error::NoAttribute`] if it is missing and not an
-    /// ACL.
+    /// Removes an extended attribute by its full name, as [`setxattr`](Self::setxattr).
+    /// [`Error::NoAttribute`]: it is missing, and not an ACL.
     pub fn removexattr(&self, caller: &Identity, inode: &Inode<F>, name: &[u8]) -> Result<()> {
         self.check_xattr(caller, inode, name)?;
         match name {
@@ -221,9 +217,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Sets the access ACL and the permission bits that it implies. An ACL equal to permission bits
-    /// is not stored. As in Linux, a caller outside of the file's group clears the setgid bit, and
-    /// removing the ACL leaves the bits unchanged.
+    /// A minimal ACL is not stored. As in Linux, a caller outside of the group clears the setgid
+    /// bit, and removal leaves the permission bits.
     fn set_access_acl(&self, caller: &Identity, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         if inode.kind() == FileType::Symlink {
             return Err(Error::Unsupported("symbolic links have no access control lists".into()));
@@ -245,7 +240,6 @@ impl<F: FileSystem> Vfs<F> {
         Ok(())
     }
 
-    /// Sets the default ACL, which new inodes of a directory inherit.
     fn set_default_acl(&self, inode: &Inode<F>, acl: Option<Acl>) -> Result<()> {
         let _attr_lock = inode.attr_lock.lock();
         match acl {

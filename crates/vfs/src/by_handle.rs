@@ -5,10 +5,9 @@ use crate::{Error, FileSystem, Ino, Result, Vfs};
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
-    /// The inode with any number, for clients that store numbers across deletions. They also store
-    /// and compare [`Attr::generation`](crate::Attr::generation), as numbers are reused.
-    ///
-    /// Fails with [`Error::Stale`] if no inode with a name has the number.
+    /// The inode with this number, for clients that store numbers. They compare
+    /// [`Attr::generation`](crate::Attr::generation), because numbers are reused.
+    /// [`Error::Stale`]: no inode with a name has the number.
     ///
     /// ```
     /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};

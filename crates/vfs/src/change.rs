@@ -1,39 +1,39 @@
-//! Arguments of changes: plain values.
+//! Arguments of changes.
 
 use crate::{FileType, Timestamp};
 
 /// An inode to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewInode<'a> {
-    /// Its type.
+    /// Type.
     pub kind: NewKind<'a>,
-    /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`, umask already applied.
+    /// `st_mode & 0o7777`, umask applied.
     pub permissions: u16,
     /// Owner.
     pub uid: u32,
-    /// Group; the rule of setgid directories is already applied.
+    /// Group, setgid directory applied.
     pub gid: u32,
-    /// Initial extended attributes by full name: access control lists.
+    /// ACLs by full name.
     pub xattrs: &'a [(&'a [u8], Vec<u8>)],
 }
 
-/// Permissions for a new inode.
+/// Permissions of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode {
-    /// Permission, setuid, setgid and sticky bits: `st_mode & 0o7777`.
+    /// `st_mode & 0o7777`.
     pub permissions: u16,
     /// Bits to clear, unless the directory has a default ACL.
     pub umask: u16,
 }
 
-/// Without umask, or with the umask already applied.
+/// Without a umask.
 impl From<u16> for Mode {
     fn from(permissions: u16) -> Mode {
         Mode { permissions, umask: 0 }
     }
 }
 
-/// The type of an inode to create, with the data specific to that type.
+/// Type of an inode to create.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewKind<'a> {
     /// An empty regular file.
@@ -62,27 +62,27 @@ pub enum NewKind<'a> {
     },
 }
 
-/// Attributes to set. The change time is set to now unless it is given.
+/// Attributes to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttr {
-    /// Permission, setuid, setgid and sticky bits.
+    /// `st_mode & 0o7777`.
     pub permissions: Option<u16>,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Length of a regular file in bytes: truncates it, or lengthens it by a hole.
+    /// Length of a regular file: truncates, or appends a hole.
     pub size: Option<u64>,
-    /// Last access.
+    /// Access.
     pub atime: Option<SetTime>,
-    /// Last change of content.
+    /// Content change.
     pub mtime: Option<SetTime>,
-    /// Last change of the inode, for callers that track it (a kernel's write-back cache).
+    /// Inode change: from a kernel's write-back cache, else now.
     pub ctime: Option<SetTime>,
 }
 
 impl NewKind<'_> {
-    /// The type that the inode will have.
+    /// The inode's type.
     pub fn file_type(&self) -> FileType {
         match self {
             NewKind::Regular => FileType::Regular,
@@ -99,29 +99,28 @@ impl NewKind<'_> {
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetTime {
-    /// The file system's current time.
+    /// Now.
     Now,
     /// A given time.
     At(Timestamp),
 }
 
-/// The mode of `fallocate(2)`.
+/// Mode of `fallocate(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocate {
-    /// Allocate zeroed space where there is none; lengthen the file if needed.
+    /// Allocates zeroed space in holes; may lengthen the file.
     Reserve,
-    /// As `Reserve`, but keep the length (`FALLOC_FL_KEEP_SIZE`).
+    /// As `Reserve`, keeping the length (`FALLOC_FL_KEEP_SIZE`).
     ReserveKeepSize,
-    /// Free whole blocks and zero the rest of the range
-    /// (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    /// Frees whole blocks and zeroes the rest (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
     PunchHole,
-    /// Zero the range and keep it allocated; lengthen the file if needed (`FALLOC_FL_ZERO_RANGE`).
+    /// Zeroes the range, allocated; may lengthen the file (`FALLOC_FL_ZERO_RANGE`).
     ZeroRange,
-    /// As `ZeroRange`, but keep the length.
+    /// As `ZeroRange`, keeping the length.
     ZeroRangeKeepSize,
 }
 
-/// What a rename does if the new name exists.
+/// A rename to an existing name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnExisting {
     /// Replaces it: `rename(2)`.
@@ -129,27 +128,27 @@ pub enum OnExisting {
     Replace,
     /// Fails with [`Error::Exists`](crate::Error::Exists): `RENAME_NOREPLACE`.
     Fail,
-    /// Exchanges the two names; fails with [`Error::NotFound`](crate::Error::NotFound) if the new
-    /// name does not exist: `RENAME_EXCHANGE`.
+    /// Exchanges the names: `RENAME_EXCHANGE`. [`Error::NotFound`](crate::Error::NotFound): the new
+    /// name does not exist.
     Exchange,
 }
 
-/// What `fsync` makes durable.
+/// Scope of `fsync`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
-    /// Content, and the metadata needed to read it (`fdatasync(2)`).
+    /// Content and the metadata to read it: `fdatasync(2)`.
     Data,
-    /// Content and all attributes (`fsync(2)`).
+    /// Content and all attributes: `fsync(2)`.
     Full,
 }
 
-/// The flags of `setxattr(2)`.
+/// Flags of `setxattr(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetXattr {
-    /// Create or replace.
+    /// Creates or replaces.
     Any,
-    /// Create; fail if it exists (`XATTR_CREATE`).
+    /// Creates, or fails (`XATTR_CREATE`).
     Create,
-    /// Replace; fail if it does not exist (`XATTR_REPLACE`).
+    /// Replaces, or fails (`XATTR_REPLACE`).
     Replace,
 }

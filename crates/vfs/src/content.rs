@@ -1,12 +1,9 @@
-//! Changes of file content, and their durability.
-//!
-//! Like `read`, none of these checks permissions: `open` did. Which permission bits a write clears
-//! depends on the caller.
+//! Changes of file content, and their durability. As in `read(2)`, only opening checks permissions.
 
 use crate::permissions::ChangeKind;
 use crate::{Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Result, Vfs};
 
-/// The largest offset, as `loff_t`.
+/// `loff_t`.
 const OFFSET_MAX: u64 = i64::MAX as u64;
 
 fn check_end(offset: u64, len: u64) -> Result<()> {
@@ -15,10 +12,9 @@ fn check_end(offset: u64, len: u64) -> Result<()> {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Writes `data` at byte `offset` of a regular file, lengthening it if needed: `pwrite(2)`.
-    /// Returns the number of bytes, less than given only if space ran out. An append-only file
-    /// accepts writes at or past its end. Clears setuid and setgid bits unless `caller` is the
-    /// superuser.
+    /// Writes to a regular file: `pwrite(2)`. Returns the number of bytes, less than given only
+    /// without space. An append-only file accepts writes from its end on. Clears setuid and setgid
+    /// bits for ordinary users.
     pub fn write(&self, caller: &Identity, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {
@@ -29,8 +25,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(repeated + self.fs().write(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Writes back data of a front end's write-back cache, which has set the times and cleared
-    /// setuid and setgid bits. Returns as [`write`](Self::write).
+    /// As [`write`](Self::write), from a front end's write-back cache, which sets times and
+    /// permissions.
     pub fn write_back(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         let repeated = self.check_write(file, offset, data)?;
         if repeated == data.len() {
@@ -40,8 +36,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(repeated + self.fs().write_back(file.node(), offset + repeated as u64, &data[repeated..])?)
     }
 
-    /// Checks a write. In an append-only file, returns how many leading bytes of `data` the file
-    /// has: a front end that writes back whole pages repeats the bytes before an append.
+    /// In an append-only file, returns how many leading bytes of `data` it has: front ends write
+    /// back whole pages.
     fn check_write(&self, file: &Inode<F>, offset: u64, data: &[u8]) -> Result<usize> {
         self.check_content(file, ChangeKind::Append)?;
         let attr = file.attr();
@@ -54,8 +50,7 @@ impl<F: FileSystem> Vfs<F> {
         if present == data[..below] { Ok(below) } else { Err(Error::NotPermitted) }
     }
 
-    /// Writes `data` at the end of a regular file: `write(2)` with `O_APPEND`. Returns offset and
-    /// number of bytes.
+    /// Writes at the end of a regular file: `O_APPEND`. Returns offset and number of bytes.
     pub fn append(&self, caller: &Identity, file: &Inode<F>, data: &[u8]) -> Result<(u64, usize)> {
         self.check_content(file, ChangeKind::Append)?;
         if data.is_empty() {
@@ -65,7 +60,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().append(file.node(), data)
     }
 
-    /// Changes the space under `len` bytes from `offset` of a regular file: `fallocate(2)`.
+    /// Changes the space of a regular file: `fallocate(2)`.
     pub fn allocate(
         &self,
         caller: &Identity,
@@ -92,13 +87,12 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Returns when earlier changes survive a power failure: `fsync(2)`, `fdatasync(2)`,
-    /// [`FileSystem::fsync`].
+    /// Makes an inode's earlier changes durable: `fsync(2)`, `fdatasync(2)`.
     pub fn fsync(&self, inode: &Inode<F>, durability: Durability) -> Result<()> {
         self.fs().fsync(inode.node(), durability)
     }
 
-    /// [`fsync`](Self::fsync) of everything: `syncfs(2)`.
+    /// Makes all changes durable: `syncfs(2)`.
     pub fn sync(&self) -> Result<()> {
         self.fs().sync()
     }

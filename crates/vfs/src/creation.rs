@@ -1,24 +1,20 @@
-//! Excludes the creation of inodes while an inode is loaded by number.
+//! Excludes creations while an inode is loaded by number.
 //!
-//! A name leads to a number in use. A number from a file handle may be free, or allocated to a file
-//! that is being created and not cached yet: to load it would make two inodes of one number. So no
-//! inode is created while a number without a name is looked up and not cached.
+//! A number from a file handle may be free, or allocated to a file that is not cached yet: to load
+//! it would make two inodes of one number.
 //!
 //! | state                                                      | protected by            |
 //! |------------------------------------------------------------|-------------------------|
 //! | an inode, from allocation of its number until it is cached | [`Creation`], shared    |
 //! | a number that is loaded without a name                     | [`Creation`], exclusive |
 //!
-//! The exclusive lock is taken before the inode cache's placeholder for the number.
-//!
-//! Lock order: a thread takes [`Creation`] last, and waits under it for evictions and the file
-//! system only. An exclusive holder waits for these, and for a thread that owns an inode
-//! exclusively (I4), which takes no lock of `vfs`.
+//! Lock order: last, but before the inode cache's placeholder. A holder waits only for the file
+//! system, evictions, and owners of an inode (I4), which take no lock of `vfs`.
 
 use dentree_sync::lockstat::Class;
 use dentree_sync::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
 
-/// Shared in biased mode, in which each thread writes its own cache line.
+/// Shared in biased mode: each thread writes its own cache line.
 pub(crate) struct Creation(BiasedRwLock);
 
 impl Creation {
@@ -30,7 +26,7 @@ impl Creation {
         self.0.read()
     }
 
-    /// Waits for the end of creations and blocks new ones.
+    /// Waits for creations and blocks new ones.
     pub(crate) fn stop(&self) -> BiasedWriteGuard<'_> {
         self.0.write()
     }

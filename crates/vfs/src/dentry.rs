@@ -1,13 +1,11 @@
 //! Dentries of the name cache, filled from the file system.
 //!
-//! The file system looks names up with the directory's inode lock shared, while other threads
-//! change other names (`names.rs`). The name cache rejects a result that a change of the same name
-//! has overtaken. Lockless lookups are validated afterwards: a dentry that still has its name
-//! stands for the inode with its number; one without is [`Error::Stale`], upon which [`Vfs::retry`]
-//! starts over.
+//! Lookups in the file system hold the directory's inode lock shared, as changes of names do
+//! (`names.rs`). The name cache rejects a result that a change of the name has overtaken. Lockless
+//! lookups are validated afterwards: a dentry without its name is [`Error::Stale`], and
+//! [`Vfs::retry`] starts over.
 //!
-//! A case-insensitive directory is cached under folded names, so that all spellings share one
-//! dentry, and a change of a name updates one.
+//! A case-insensitive directory is cached under folded names.
 
 use crate::limits::{NAME_MAX, PATH_MAX};
 use crate::{Access, DirEntry, Error, FileSystem, FileType, Identity, Ino, Inode, Result, Vfs};
@@ -17,13 +15,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A referenced dentry; its handle is the inode number.
+/// Its handle is the inode number.
 pub(crate) type Dentry<'a> = DentryRef<'a, Ino>;
 
-/// Maximum depth of a directory: the names that fit into a path.
+/// Names that fit into a path.
 const DEPTH_MAX: usize = PATH_MAX / 2;
 
-/// Attempts at an operation that races with removals. Each retry means progress of another thread.
+/// Each retry is another thread's progress.
 const RETRIES: usize = 64;
 
 impl Handle for Ino {
@@ -39,7 +37,7 @@ impl Handle for Ino {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Runs `what`, again while it fails with [`Error::Stale`].
+    /// While it fails with [`Error::Stale`].
     pub(crate) fn retry<T>(&self, mut what: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 1..RETRIES {
             match what() {
@@ -50,9 +48,8 @@ impl<F: FileSystem> Vfs<F> {
         what()
     }
 
-    /// The dentry of `dir`; [`Error::NotFound`] if `dir` was removed. An inode keeps the id of its
-    /// dentry. If that was evicted, the ancestors up to the nearest cached one are read and cached
-    /// again.
+    /// [`Error::NotFound`]: `dir` was removed. After an eviction, ancestors up to a cached one are
+    /// read.
     pub(crate) fn dentry(&self, dir: &Inode<F>) -> Result<Dentry<'_>> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
@@ -90,17 +87,17 @@ impl<F: FileSystem> Vfs<F> {
         if dir.ino() == self.root().ino() {
             return Some(self.names.root());
         }
-        // Relaxed: no other data depends on the id; a stale one leads to no dentry.
+        // Relaxed: a stale id has no dentry.
         let id = DentryId::from_bits(dir.dentry.load(Ordering::Relaxed));
         self.names.get(id).filter(|entry| *entry.handle() == dir.ino() && entry.is_linked())
     }
 
-    /// Whether a dentry still has its name, or is the root.
+    /// It has its name, or is the root.
     pub(crate) fn is_current(&self, entry: &Dentry<'_>) -> bool {
         entry.is_linked() || *entry == self.names.root()
     }
 
-    /// The name of the directory `child` in `dir`.
+    /// The name of directory `child`.
     fn name_in(&self, dir: &Inode<F>, child: Ino) -> Result<Vec<u8>> {
         let mut name = None;
         let _names = dir.lock_for_listing();
@@ -114,11 +111,10 @@ impl<F: FileSystem> Vfs<F> {
         name.ok_or(Error::Stale)
     }
 
-    /// The inode of a dentry; [`Error::Stale`] if the dentry has lost its name.
+    /// [`Error::Stale`]: the dentry has lost its name.
     pub(crate) fn inode_of(&self, entry: &Dentry<'_>) -> Result<Arc<Inode<F>>> {
         let inode = self.inodes.get_named(*entry.handle(), || self.is_current(entry));
-        // The cached inode may reuse the number. That was free only after the name was gone, so
-        // this check, after the lookup, sees it.
+        // A reused number was freed after the name was gone: this later check sees that.
         let inode = if self.is_current(entry) { inode? } else { return Err(Error::Stale) };
         if inode.is_dir() {
             self.store_dentry(&inode, entry);
@@ -126,7 +122,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// The inode of an unreferenced dentry; [`Error::Stale`] if the dentry has lost its name.
+    /// As `inode_of`, for an unreferenced dentry.
     pub(crate) fn inode_seen(&self, seen: &Seen<Ino>) -> Result<Arc<Inode<F>>> {
         let is_current = || self.names.is_linked(seen.id);
         let inode = self.inodes.get_named(seen.handle, is_current);
@@ -141,7 +137,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// The dentry of `name` in directory `dir`, if `caller` may search it.
+    /// If `caller` may search `dir`.
     pub(crate) fn step(
         &self,
         caller: &Identity,
@@ -153,7 +149,7 @@ impl<F: FileSystem> Vfs<F> {
         self.fill(dir, &inode, name)
     }
 
-    /// The dentry of `name` in directory `dir`. Concurrent misses call the file system once.
+    /// Concurrent misses call the file system once.
     fn fill(&self, entry: &Dentry<'_>, dir: &Inode<F>, name: &[u8]) -> Result<Option<Dentry<'_>>> {
         let found = {
             let _names = dir.lock_shared();
@@ -170,8 +166,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(found)
     }
 
-    /// As `fill`, with the inode lock of `dir` held and `entry` validated as its dentry. An inode
-    /// for which `is_hidden` holds does not exist yet.
+    /// As `fill`, with the inode lock of `dir` held. Inodes that are hidden do not exist yet.
     pub(crate) fn fill_locked(
         &self,
         entry: &Dentry<'_>,
@@ -188,7 +183,7 @@ impl<F: FileSystem> Vfs<F> {
                         lookup().is_ok_and(|now| now == Some(found)) && !is_hidden(&found)
                     })?),
                     None => {
-                        // Relaxed: an approximate count will do.
+                        // Relaxed: approximate.
                         dir.negative_lookups.fetch_add(1, Ordering::Relaxed);
                         Fill::Negative { ttl: None }
                     }
@@ -204,7 +199,7 @@ impl<F: FileSystem> Vfs<F> {
         Key { name, folded: self.fs().fold_name(dir.node(), name) }
     }
 
-    /// Stores a directory's dentry in its inode, and its search permission in the dentry.
+    /// Stores id and search permission.
     pub(crate) fn store_dentry(&self, dir: &Inode<F>, entry: &Dentry<'_>) {
         let id = entry.id().to_bits();
         if dir.dentry.load(Ordering::Relaxed) == id {
@@ -216,9 +211,7 @@ impl<F: FileSystem> Vfs<F> {
         self.names.set_search(entry, dir.attr().all_may_search());
     }
 
-    /// The dentry to update when the permissions of `dir` change; `None` if `dir` is not a
-    /// directory or was removed. Looked up if the inode has none, as it may have been reloaded
-    /// since the dentry was cached.
+    /// `None`: not a directory, or removed. A reloaded inode has no dentry stored.
     pub(crate) fn dentry_to_update(&self, dir: &Inode<F>) -> Result<Option<Dentry<'_>>> {
         if !dir.is_dir() {
             return Ok(None);
@@ -229,14 +222,14 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Updates the search permission in the name cache. [`Inode::attr_lock`]
+    /// [`Inode::attr_lock`]
     pub(crate) fn update_search_permission(&self, dir: &Inode<F>, entry: Option<Dentry<'_>>) {
         if let Some(entry) = entry {
             self.names.set_search(&entry, dir.attr().all_may_search());
         }
     }
 
-    /// The name cache's part of a lookup's result, with the type from the directory if it has it.
+    /// Uses the type from the directory if it has it.
     fn child(&self, found: Lookup, still_linked: impl FnOnce() -> bool) -> Result<Child<Ino>> {
         let kind = match found.kind {
             Some(kind) => kind,
@@ -246,7 +239,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// A name and its case-folded form.
+/// A name and its folded form.
 pub(crate) struct Key<'n> {
     name: &'n [u8],
     folded: Option<Vec<u8>>,
@@ -260,19 +253,19 @@ impl Key<'_> {
     /// The name in the cache.
     pub(crate) fn cached(&self) -> &[u8] {
         match &self.folded {
-            // Spellings with a folded form too long for the cache are cached one by one.
+            // Too long: spellings are cached one by one.
             Some(folded) if folded.len() <= NAME_MAX => folded,
             _ => self.name,
         }
     }
 
-    /// The name to lock: the case-folded form.
+    /// The name to lock.
     pub(crate) fn locked(&self) -> &[u8] {
         self.folded.as_deref().unwrap_or(self.name)
     }
 }
 
-/// The name cache's part of an inode. [`Vfs::store_dentry`] sets a directory's search permission.
+/// [`Vfs::store_dentry`] sets search permission.
 pub(crate) fn child(ino: Ino, kind: FileType) -> Child<Ino> {
     match kind {
         FileType::Directory => Child { search: false, ..Child::directory(ino) },

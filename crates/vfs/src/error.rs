@@ -1,13 +1,13 @@
-//! Errors, and their conversion to errno.
+//! Errors, and their errno.
 
 #[cfg(unix)]
 use rustix::io::Errno;
 use std::error::Error as StdError;
 
-/// The underlying error of the file system or device, which names structure, inode and block.
+/// The file system's or device's error: structure, inode and block.
 pub type ErrorSource = Box<dyn StdError + Send + Sync + 'static>;
 
-/// Result of a file system operation.
+/// Result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
@@ -16,25 +16,25 @@ pub enum Error {
     /// No such name.
     #[error("no such file or directory")]
     NotFound,
-    /// A component that must be a directory is something else.
+    /// A component is not a directory.
     #[error("not a directory")]
     NotADirectory,
-    /// The operation does not apply to directories.
+    /// Not for directories.
     #[error("is a directory")]
     IsADirectory,
-    /// More than 40 symbolic links, or a link where none may be followed.
+    /// More than 40 symbolic links, or one where none is allowed.
     #[error("too many levels of symbolic links")]
     Loop,
-    /// A component of more than 255 bytes.
+    /// A component exceeds 255 bytes.
     #[error("file name too long")]
     NameTooLong,
-    /// The identity may not do this.
+    /// Denied by permissions.
     #[error("permission denied")]
     AccessDenied,
-    /// Not allowed for this identity, regardless of the permission bits.
+    /// Denied regardless of permissions.
     #[error("operation not permitted")]
     NotPermitted,
-    /// A beneath-only walk would have left its root.
+    /// A beneath-only walk left its root.
     #[error("the path leaves the directory that it must stay beneath")]
     Escapes,
     /// Opened read-only, or read-only after an error.
@@ -43,25 +43,25 @@ pub enum Error {
     /// No such extended attribute.
     #[error("no such attribute")]
     NoAttribute,
-    /// Seek past the last data or hole.
+    /// No data or hole after the offset.
     #[error("no data or hole there")]
     NoExtent,
     /// The name exists.
     #[error("the name exists already")]
     Exists,
-    /// A directory that must be empty has entries.
+    /// The directory has entries.
     #[error("directory not empty")]
     NotEmpty,
-    /// The root, or `.` or `..`, which cannot be removed or renamed.
+    /// The root, `.` or `..`.
     #[error("in use by the file system itself")]
     Busy,
-    /// No free space, or none that this identity may use.
+    /// No free space.
     #[error("no space left on the file system")]
     NoSpace,
-    /// A file longer than the file system can hold.
+    /// The file exceeds the maximum size.
     #[error("file too large")]
     FileTooLarge,
-    /// More names than an inode can have.
+    /// The inode has the maximum of names.
     #[error("too many links")]
     TooManyLinks,
     /// A name or value is too long.
@@ -70,17 +70,17 @@ pub enum Error {
     /// Invalid argument.
     #[error("invalid argument")]
     Invalid,
-    /// ESTALE: a handle whose inode is gone. Also, inside this crate, a name that was removed while
-    /// it was looked up: `Vfs::retry` repeats that, and only after 64 attempts does it get out.
+    /// The inode is gone. In this crate also: the name was removed during its lookup; `Vfs::retry`
+    /// repeats that.
     #[error("stale handle")]
     Stale,
-    /// The content is encrypted; there is no key.
+    /// Encrypted, without a key.
     #[error("the content is encrypted; dentree has no keys: mount it where the key is")]
     Encrypted,
     /// The image is damaged.
     #[error(transparent)]
     Corrupt(ErrorSource),
-    /// The image uses a feature that Dentree does not support.
+    /// An unsupported feature.
     #[error(transparent)]
     Unsupported(ErrorSource),
     /// The device failed.
@@ -88,7 +88,7 @@ pub enum Error {
     Io(ErrorSource),
 }
 
-/// Linux alone has errors for these.
+/// Only on Linux.
 #[cfg(target_os = "linux")]
 const NO_KEY: Errno = Errno::NOKEY;
 #[cfg(target_os = "linux")]
@@ -100,7 +100,7 @@ const DAMAGED: Errno = Errno::IO;
 
 #[cfg(unix)]
 impl Error {
-    /// The errno for system calls and FUSE.
+    /// The errno.
     pub fn errno(&self) -> Errno {
         match self {
             Error::NotFound => Errno::NOENT,

@@ -1,177 +1,167 @@
-//! The interface that a file system implements for [`Vfs`](crate::Vfs).
-
 use crate::{Allocate, Attr, Durability, Error, FileType, Ino, NewInode, Result, SetAttr, SetXattr};
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-/// Result of a lookup in a directory.
+/// Result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lookup {
-    /// The inode that the name links to.
+    /// Inode number.
     pub ino: Ino,
-    /// Its type, if the directory entry records it.
+    /// Type, if the directory has it.
     pub kind: Option<FileType>,
 }
 
-/// One entry of a directory, as [`FileSystem::readdir`] reports it.
+/// An entry of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirEntry<'a> {
-    /// The name: 1 to 255 bytes, any but `/` and NUL, in no particular encoding.
+    /// 1 to 255 bytes, without `/` and NUL, in no particular encoding.
     pub name: &'a [u8],
-    /// The inode that the name links to.
+    /// Inode number.
     pub ino: Ino,
-    /// Its type, if the directory entry records it.
+    /// Type, if the directory has it.
     pub kind: Option<FileType>,
-    /// Position for [`ReaddirStart::After`] to continue after this entry. Below 2^63 − 4, so that
-    /// front ends can derive file offsets.
+    /// For [`ReaddirStart::After`]. Below 2^63 − 4, so that front ends can derive file offsets.
     pub cookie: u64,
 }
 
-/// Where [`FileSystem::readdir`] begins.
+/// Start of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReaddirStart {
-    /// At the first entry.
+    /// The first entry.
     First,
-    /// After the entry with this cookie, even if that entry has been removed.
+    /// After the entry with this cookie, which may have been removed.
     After(u64),
 }
 
-/// A run of a file's bytes that is all data or all hole.
+/// A run of data or a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// Stored bytes up to this offset (exclusive).
+    /// Data up to this offset.
     Data(u64),
-    /// Bytes that read as zeros without allocated space, up to this offset (exclusive).
+    /// Unallocated zeros up to this offset.
     Hole(u64),
 }
 
-/// Statistics of a file system: `statfs(2)`.
+/// `statfs(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FsStat {
-    /// Size of a block in bytes.
+    /// Bytes per block.
     pub block_size: u32,
-    /// Total data blocks.
+    /// Data blocks.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// Free blocks available to ordinary users.
+    /// Free blocks for ordinary users.
     pub blocks_available: u64,
-    /// Total inodes.
+    /// Inodes.
     pub inodes: u64,
     /// Free inodes.
     pub inodes_free: u64,
-    /// Maximum length of a name in bytes.
+    /// Maximum bytes of a name.
     pub name_max: u32,
-    /// File system id, as `f_fsid`.
+    /// `f_fsid`.
     pub fsid: u64,
 }
 
 /// One end of a rename.
 pub struct NameIn<'a, N> {
-    /// The directory.
+    /// Directory.
     pub dir: &'a N,
-    /// The name in it.
+    /// Name.
     pub name: &'a [u8],
 }
 
-/// A rename that `Vfs` has checked: see [`FileSystem::rename`].
+/// A rename, checked by `Vfs`.
 pub struct Rename<'a, N> {
-    /// The old name.
+    /// Old name.
     pub from: NameIn<'a, N>,
     /// Its inode.
     pub moved: &'a N,
-    /// The new name.
+    /// New name.
     pub to: NameIn<'a, N>,
-    /// The inode that has the new name, if any.
+    /// Inode of the new name.
     pub replaced: Option<&'a N>,
-    /// Exchange the names of `moved` and `replaced` (`RENAME_EXCHANGE`); else `replaced` is
-    /// unlinked.
+    /// Exchange both (`RENAME_EXCHANGE`); else `replaced` is unlinked.
     pub exchange: bool,
-    /// An unnamed inode that gets the old name in the same step (`RENAME_WHITEOUT`).
+    /// Unnamed inode that gets the old name (`RENAME_WHITEOUT`).
     pub left: Option<&'a N>,
 }
 
-/// A file system: inodes by number, directories by single name. It sees no paths.
+/// A file system: inodes by number, directories by single name.
 ///
-/// Every method may be called concurrently. `Node` is an inode in memory; `Vfs` caches nodes and
-/// passes them back, so that an inode is parsed once. Listings omit `.` and `..`.
+/// Methods may be called concurrently. `Vfs` caches nodes and passes them back. Listings omit `.`
+/// and `..`.
 ///
 /// # Changes
-/// A read-only file system implements none of the methods after [`statfs`](FileSystem::statfs):
-/// they return [`Error::ReadOnly`](crate::Error::ReadOnly). To a writable one `Vfs` guarantees:
+/// A read-only file system implements nothing after [`statfs`](FileSystem::statfs): the defaults
+/// return [`Error::ReadOnly`](crate::Error::ReadOnly). `Vfs` guarantees to a writable one:
 ///
-/// - Permissions and file types are checked: a directory is not unlinked, `.` is not renamed, no
-///   directory is moved below itself.
+/// - Permissions and file types are checked: no directory is unlinked or moved below itself, and
+///   `.` is not renamed.
 /// - In one directory [`make`](FileSystem::make), [`link`](FileSystem::link) and
 ///   [`unlink`](FileSystem::unlink) of different names run in parallel with each other and with
 ///   lookups. Changes of one name are serialized, and no listing runs during a change.
-/// - No other operation on names uses a directory in which a name is renamed or a directory
-///   removed, or a directory that is removed or replaced.
+/// - A directory in which a name is renamed or a directory removed is used by no other operation on
+///   names, nor is a directory that is removed or replaced.
 /// - There is one node per inode.
 ///
-/// The file system synchronizes all else, such as reads and writes of one file. Each method is
-/// atomic: after a crash all of its effect is there or nothing. An error changes nothing.
+/// The file system synchronizes the rest. Each method is atomic, also over a crash. An error
+/// changes nothing.
 pub trait FileSystem: Send + Sync + 'static {
     /// An inode in memory.
     type Node: Send + Sync + 'static;
 
-    /// The root directory's inode number.
+    /// The root directory.
     fn root(&self) -> Ino;
 
-    /// Reads inode `ino`.
+    /// Reads an inode.
     fn load(&self, ino: Ino) -> Result<Self::Node>;
 
-    /// Whether inode `ino` is in use and has a name. `ino` is any number from a client: perhaps
-    /// past the last inode, of a free inode, or of a reserved one, which has no name. No inode is
-    /// created meanwhile.
+    /// Whether an inode is in use and has a name. `ino` is any number. No inode is created
+    /// meanwhile.
     fn has_name(&self, ino: Ino) -> Result<bool> {
         let _ = ino;
         Ok(false)
     }
 
-    /// Hints that these inodes will be loaded soon: starts reads of their blocks without waiting.
-    /// The loads report errors.
+    /// Starts reads of inodes. Ignores errors.
     fn prefetch_inodes(&self, inos: &[Ino]) {
         let _ = inos;
     }
 
-    /// Hints that these directories will be listed soon: starts reads of their first blocks. Waits
-    /// at most for their inodes. The listings report errors.
+    /// Starts reads of directories. Waits at most for their inodes. Ignores errors.
     fn prefetch_listings(&self, dirs: &[Ino]) {
         let _ = dirs;
     }
 
-    /// Hints that names will be looked up in this directory soon: reads, or starts to read, the
-    /// blocks that every lookup needs. May wait: call it only off the request's critical path. The
-    /// lookups report errors.
+    /// Reads blocks that every lookup in `dir` needs. Call it only off the request's critical path.
+    /// Ignores errors.
     fn prefetch_lookups(&self, dir: &Self::Node) {
         let _ = dir;
     }
 
-    /// Memory of a new node in bytes, for the inode cache's budget.
+    /// Bytes of a new node, for a budget.
     fn node_bytes(&self, node: &Self::Node) -> usize;
 
-    /// The attributes of a node.
+    /// A node's attributes.
     fn attr(&self, node: &Self::Node) -> Attr;
 
-    /// The attributes of inode `ino` without a node, for scans of many inodes. `None` if a node may
-    /// have newer ones, or costs no more.
+    /// An inode's attributes, for scans. `None`: a node may have newer ones, or costs no more.
     fn stat(&self, ino: Ino) -> Option<Result<Attr>> {
         let _ = ino;
         None
     }
 
-    /// The inode of `name` in directory `dir`, or `None` without such a name.
+    /// Looks up a name; `None` if it does not exist.
     fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Result<Option<Lookup>>;
 
-    /// The case-folded name if `dir` is case-insensitive. Folding is idempotent.
+    /// The folded name in a case-insensitive directory. Folding is idempotent.
     fn fold_name(&self, dir: &Self::Node, name: &[u8]) -> Option<Vec<u8>> {
         let _ = (dir, name);
         None
     }
 
-    /// Calls `each` for every entry after `start`, in the directory's stable order, until it
-    /// breaks.
+    /// Calls `each` for entries after `start` in the directory's order, until it breaks.
     fn readdir(
         &self,
         dir: &Self::Node,
@@ -179,9 +169,8 @@ pub trait FileSystem: Send + Sync + 'static {
         each: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<()>;
 
-    /// As [`readdir`](FileSystem::readdir) from the first entry on, but skips unreadable parts and
-    /// reports each to `damaged`. In arbitrary order, without valid cookies. Fails if nothing can
-    /// be listed.
+    /// As [`readdir`](FileSystem::readdir) from the start, in any order, without valid cookies.
+    /// Reports unreadable parts to `damaged`. Fails if nothing can be listed.
     fn readdir_past_damage(
         &self,
         dir: &Self::Node,
@@ -192,101 +181,96 @@ pub trait FileSystem: Send + Sync + 'static {
         self.readdir(dir, ReaddirStart::First, each)
     }
 
-    /// The inode of `dir`'s parent directory (the root's is the root).
+    /// The parent directory; the root's is the root.
     fn parent(&self, dir: &Self::Node) -> Result<Ino>;
 
-    /// Reads into `buf` from byte `offset`. Returns the number of bytes, less than asked for only
-    /// at the end of file.
+    /// Reads from byte `offset`. Returns the number of bytes, less than asked for only at the end.
     fn read(&self, node: &Self::Node, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Whether the byte at `offset` is data or hole, and the end of that run.
-    /// [`Error::NoExtent`](crate::Error::NoExtent) at or past the end of file.
+    /// Data or hole at `offset`. [`Error::NoExtent`](crate::Error::NoExtent): at or after the end.
     fn extent(&self, node: &Self::Node, offset: u64) -> Result<Extent>;
 
     /// The target of a symbolic link.
     fn readlink(&self, node: &Self::Node) -> Result<Vec<u8>>;
 
-    /// The value of an extended attribute under its full name (`user.mime_type`), or `None`.
+    /// The value of an extended attribute by its full name.
     fn getxattr(&self, node: &Self::Node, name: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// The full names of all extended attributes.
+    /// Full names of all extended attributes.
     fn listxattr(&self, node: &Self::Node) -> Result<Vec<Vec<u8>>>;
 
-    /// Sizes and free counts.
+    /// Statistics.
     fn statfs(&self) -> Result<FsStat>;
 
-    /// Discards free space of the device, in runs of at least `least` bytes within `bytes`
-    /// (`FITRIM`). Returns the number of bytes discarded.
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device or file system cannot.
+    /// Discards free space in runs of at least `least` bytes within `bytes` (`FITRIM`). Returns the
+    /// number of bytes. [`Error::Unsupported`](crate::Error::Unsupported): device or file system
+    /// cannot.
     fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         let _ = (bytes, least);
         Err(Error::Unsupported("this file system cannot discard free space".into()))
     }
 
-    /// Granularity of the timestamps of new inodes: a power of ten nanoseconds, at most a second.
+    /// Granularity of times: a power of ten nanoseconds, at most a second.
     fn time_granularity(&self) -> Duration {
         Duration::from_nanos(1)
     }
 
-    /// Whether changes are refused: opened read-only, or read-only after an error.
+    /// Whether it was opened read-only, or is read-only after an error.
     fn is_read_only(&self) -> bool {
         true
     }
 
-    /// Creates an inode and links it as `name`, which does not exist (`open(O_CREAT)`, `mkdir`,
-    /// `mknod`, `symlink`).
+    /// Creates an inode with a new name (`open(O_CREAT)`, `mkdir`, `mknod`, `symlink`).
     fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, name, new);
         Err(Error::ReadOnly)
     }
 
-    /// Creates an inode without a name near `dir` (`O_TMPFILE`). [`evict`](FileSystem::evict) frees
-    /// it unless it is linked.
+    /// Creates an inode without a name near `dir` (`O_TMPFILE`). Unless it is linked,
+    /// [`evict`](FileSystem::evict) frees it.
     fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, new);
         Err(Error::ReadOnly)
     }
 
-    /// Prepares the directory `dir`, held exclusively, for `entries` entries.
-    /// [`Error::NotEmpty`](crate::Error::NotEmpty) if it has some. May do nothing.
+    /// May prepare an empty directory, held exclusively, for so many entries.
+    /// [`Error::NotEmpty`](crate::Error::NotEmpty).
     fn reserve_entries(&self, dir: &Self::Node, entries: u64) -> Result<()> {
         let _ = (dir, entries);
         Ok(())
     }
 
-    /// Links `node`, not a directory, as `name`, which does not exist in `dir`.
+    /// Adds the new name `name` to `node`, not a directory.
     fn link(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
         Err(Error::ReadOnly)
     }
 
-    /// Removes the name `name` of `node`, not a directory, from `dir`. An inode without names lives
-    /// until [`evict`](FileSystem::evict).
+    /// Removes a name of `node`, not a directory. An inode without names lives until
+    /// [`evict`](FileSystem::evict).
     fn unlink(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
         Err(Error::ReadOnly)
     }
 
-    /// Removes the directory `node`, which is `name` in `dir`.
-    /// [`Error::NotEmpty`](crate::Error::NotEmpty) if it has entries.
+    /// Removes the directory `node`. [`Error::NotEmpty`](crate::Error::NotEmpty): it has entries.
     fn rmdir(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<()> {
         let _ = (dir, name, node);
         Err(Error::ReadOnly)
     }
 
-    /// Removes the last name of `node`, of any type, and frees the inode in one step. The node has
-    /// no other reference; after `true` it is dropped without [`evict`](FileSystem::evict).
-    /// [`Error::NotEmpty`](crate::Error::NotEmpty) as from [`rmdir`](FileSystem::rmdir).
+    /// Removes `node`'s last name and frees the inode in one step. The node has no other reference;
+    /// `true`: it is dropped without [`evict`](FileSystem::evict). Fails as
+    /// [`rmdir`](FileSystem::rmdir).
     ///
-    /// Returns `false`, without a change, if that takes more steps or `node` has other names. `Vfs`
-    /// then calls [`unlink`](FileSystem::unlink) or `rmdir`.
+    /// `false`: nothing is changed, and `Vfs` calls [`unlink`](FileSystem::unlink) or `rmdir`.
     fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
         let _ = (dir, name, node);
         Ok(false)
     }
 
-    /// Renames an inode in one step. [`Error::NotEmpty`](crate::Error::NotEmpty) if the replaced
-    /// directory has entries.
+    /// Renames in one step. [`Error::NotEmpty`](crate::Error::NotEmpty): the replaced directory has
+    /// entries.
     fn rename(&self, rename: &Rename<'_, Self::Node>) -> Result<()> {
         let _ = rename;
         Err(Error::ReadOnly)
@@ -298,71 +282,67 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Error::ReadOnly)
     }
 
-    /// Sets the flags of [`Attr::flags`] that users may change (`FS_IOC_SETFLAGS`).
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the inode cannot have or acquire one.
+    /// Sets user flags (`FS_IOC_SETFLAGS`). [`Error::Unsupported`](crate::Error::Unsupported): the
+    /// inode cannot have one.
     fn set_flags(&self, node: &Self::Node, flags: u32) -> Result<()> {
         let _ = (node, flags);
         Err(Error::ReadOnly)
     }
 
-    /// Writes `data` at byte `offset` of a regular file, lengthening it if needed. Returns the
-    /// number of bytes, less than given only if space ran out.
+    /// Writes to a regular file. Returns the number of bytes, less than given only without space.
     fn write(&self, node: &Self::Node, offset: u64, data: &[u8]) -> Result<usize> {
         let _ = (node, offset, data);
         Err(Error::ReadOnly)
     }
 
-    /// As [`write`](FileSystem::write), for data of a front end's write-back cache. Leaves the
-    /// times unchanged, as the front end sets those of the original writes.
+    /// As [`write`](FileSystem::write), from a front end's write-back cache, which sets times.
     fn write_back(&self, node: &Self::Node, offset: u64, data: &[u8]) -> Result<usize> {
         let _ = (node, offset, data);
         Err(Error::ReadOnly)
     }
 
-    /// Writes `data` at the end of a regular file. Returns offset and number of bytes.
+    /// Writes at the end of a regular file. Returns offset and number of bytes.
     fn append(&self, node: &Self::Node, data: &[u8]) -> Result<(u64, usize)> {
         let _ = (node, data);
         Err(Error::ReadOnly)
     }
 
-    /// Changes the space under `len` bytes (at least one) from `offset` of a regular file.
+    /// Changes the space of a regular file; `len` is at least 1.
     fn allocate(&self, node: &Self::Node, offset: u64, len: u64, how: Allocate) -> Result<()> {
         let _ = (node, offset, len, how);
         Err(Error::ReadOnly)
     }
 
-    /// Returns when earlier writes to the inode, or changes of a directory's names, survive a power
-    /// failure. Does nothing on a read-only file system.
+    /// Makes earlier writes to the inode durable, or changes of a directory's names.
     fn fsync(&self, node: &Self::Node, durability: Durability) -> Result<()> {
         let _ = (node, durability);
         Ok(())
     }
 
-    /// [`fsync`](FileSystem::fsync) of everything.
+    /// [`fsync`](FileSystem::fsync) of all inodes.
     fn sync(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Called when the last reference to `node` is dropped: frees an inode without names. The next
+    /// Called when the last reference is dropped: frees an inode without names. The next
     /// [`sync`](FileSystem::sync) reports errors.
     fn evict(&self, node: &Self::Node) {
         let _ = node;
     }
 
-    /// Sets the extended attribute `name` (a full name).
+    /// Sets an extended attribute by its full name.
     fn setxattr(&self, node: &Self::Node, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let _ = (node, name, value, how);
         Err(Error::ReadOnly)
     }
 
-    /// Sets or removes the access ACL (in the format of `getxattr(2)`) together with attributes
-    /// other than the length: all or nothing.
+    /// Sets or removes the access ACL, with attributes but the length: all or nothing.
     fn set_acl(&self, node: &Self::Node, acl: Option<&[u8]>, attributes: &SetAttr) -> Result<()> {
         let _ = (node, acl, attributes);
         Err(Error::ReadOnly)
     }
 
-    /// Removes the extended attribute `name`; [`Error::NoAttribute`](crate::Error::NoAttribute) if
+    /// Removes an extended attribute. [`Error::NoAttribute`](crate::Error::NoAttribute): it is
     /// missing.
     fn removexattr(&self, node: &Self::Node, name: &[u8]) -> Result<()> {
         let _ = (node, name);

@@ -1,39 +1,39 @@
-//! A caller's identity, and checks of permission bits.
+//! A caller's identity and its permissions.
 
 use crate::Attr;
 
-/// Access to an inode: a union of the bits of `access(2)`.
+/// Bits of `access(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access(u16);
 
 impl Access {
-    /// Read content, or list a directory.
+    /// Read, or list.
     pub const READ: Access = Access(4);
-    /// Write content, or change a directory's names.
+    /// Write, or change names.
     pub const WRITE: Access = Access(2);
-    /// Execute a file, or search a directory.
+    /// Execute, or search.
     pub const EXECUTE: Access = Access(1);
     /// Search a directory.
     pub const SEARCH: Access = Access::EXECUTE;
 
-    /// Whether the low three bits of `permissions` grant it.
+    /// In the low three bits.
     pub(crate) fn is_within(self, permissions: u16) -> bool {
         permissions & self.0 == self.0
     }
 
-    /// The union of two.
+    /// Both.
     pub const fn and(self, other: Access) -> Access {
         Access(self.0 | other.0)
     }
 }
 
-/// The caller: a user, a group and supplementary groups.
+/// The caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
-    /// Passes every permission check. New inodes belong to root.
+    /// Passes all checks. New inodes belong to root.
     Superuser,
-    /// Checked by the front end, as by the kernel for FUSE with `default_permissions`: passes every
-    /// check here. The front end also clears the permission bits that a change clears.
+    /// Passes all checks: the front end makes them, as the kernel does with `default_permissions`.
+    /// It also clears permission bits after changes.
     Checked {
         /// Owner of new inodes.
         uid: u32,
@@ -44,7 +44,7 @@ pub enum Identity {
     User {
         /// User id.
         uid: u32,
-        /// Effective group id.
+        /// Group id.
         gid: u32,
         /// Supplementary groups.
         groups: Vec<u32>,
@@ -52,9 +52,8 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Whether the permission bits of `attr` grant `access`. Only the first matching class of
-    /// owner, group and others counts (POSIX 4.7). [`Vfs::check`](crate::Vfs::check) also considers
-    /// an ACL.
+    /// Whether permission bits grant `access`: those of the first matching class of owner, group
+    /// and others (POSIX 4.7). [`Vfs::check`](crate::Vfs::check) also considers an ACL.
     pub fn may(&self, attr: &Attr, access: Access) -> bool {
         let Identity::User { uid, .. } = self else {
             return true;
@@ -77,17 +76,17 @@ impl Identity {
         }
     }
 
-    /// Whether permissions apply to it.
+    /// Whether permissions apply.
     pub(crate) fn is_bound(&self) -> bool {
         matches!(self, Identity::User { .. })
     }
 
-    /// Whether it has the rights of the owner of `attr`.
+    /// Whether it has the owner's rights.
     pub(crate) fn owns(&self, attr: &Attr) -> bool {
         !matches!(self, Identity::User { uid, .. } if *uid != attr.uid)
     }
 
-    /// Whether it is a member of the group, or permissions do not apply to it.
+    /// Whether it is in the group, or permissions do not apply.
     pub(crate) fn is_in(&self, group: u32) -> bool {
         match self {
             Identity::User { gid, groups, .. } => *gid == group || groups.contains(&group),

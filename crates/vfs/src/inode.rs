@@ -1,9 +1,8 @@
 //! Inodes in memory, within a budget.
 //!
 //! # Data
-//! An [`Inode`] is the parsed inode of a file system. [`InodeCache`] keeps inodes within a budget;
-//! inodes with references are pinned. An *unhashed* inode is alive outside of the cache: it has no
-//! name any more or yet, is being evicted, or is held exclusively.
+//! Inodes with references are pinned. An *unhashed* inode is outside of the cache: it has no name,
+//! is being evicted, or is held exclusively.
 //!
 //! | what                                             | guard                                   |
 //! |--------------------------------------------------|-----------------------------------------|
@@ -17,35 +16,31 @@
 //! (`name_lock.rs`). The mutexes of unhashed inodes are leaves.
 //!
 //! # Guarantees
-//! - **I1** There is at most one `Inode` of a number, cached or unhashed. Only the thread that
-//!   holds the cache's placeholder for a number loads it, and only if it is not unhashed.
+//! - **I1** There is at most one `Inode` of a number, cached or unhashed. It is loaded by the
+//!   thread with the cache's placeholder, if it is not unhashed.
 //! - **I2** [`FileSystem::evict`] is called once for each `Inode`, when the last reference is
-//!   dropped. The number stays unhashed, and is neither loaded nor adopted, until `evict` has
-//!   returned. An inode freed together with its name ([`FileSystem::unlink_and_free`]) counts as
-//!   evicted.
-//! - **I3** A number found under a name is loaded only while it has that name: `get_named` checks
-//!   the name with the placeholder held. A reused number is not mistaken for its former inode, as
-//!   removal of a name updates the name cache before it drops the inode.
-//! - **I4** An inode returned by [`InodeCache::take_exclusive`] has no other reference and gets
-//!   none: threads that ask for its number wait until it is dropped or [shared
-//!   again](InodeCache::share).
+//!   dropped. Until it returns, the number stays unhashed, and is neither loaded nor adopted.
+//!   [`FileSystem::unlink_and_free`] counts as an eviction.
+//! - **I3** A number found under a name is loaded only while it has the name: `get_named` checks
+//!   that with the placeholder held. A removed name leaves the name cache before its inode is
+//!   dropped, so a reused number is not mistaken for its former inode.
+//! - **I4** An inode from [`InodeCache::take_exclusive`] has no other reference and gets none:
+//!   threads that ask for its number wait until it is dropped or [shared](InodeCache::share).
 //!
-//! # Why exclusive ownership holds
-//! References come from the cache, under its shard's lock; from the unhashed map, under its mutex;
-//! and from clones. `take_exclusive` reads the count under the shard's exclusive lock. If it counts
-//! the cache and the caller only, no clone is under way. In the same critical section the inode
-//! leaves the cache, and its number becomes unhashed with a dead reference:
+//! # Why I4 holds
+//! References come from the cache, the unhashed map, and clones. Under the shard's exclusive lock,
+//! `take_exclusive` counts the cache and the caller only: no clone is under way. In the same
+//! critical section the inode leaves the cache, and its number becomes unhashed with a dead
+//! reference:
 //!
 //! - A thread that asked the cache before has a reference: the count shows it, and the inode stays.
-//! - A thread that asks after, or adopts the number for a new file, finds the number unhashed
-//!   without an inode and sleeps, as during an eviction.
+//! - A thread that asks later, or adopts the number, finds it unhashed and sleeps, as during an
+//!   eviction.
 //!
-//! [`Arc::try_unwrap`], which returns the inode by value, proves exclusive ownership. No sleep is
-//! endless: an exclusive owner takes no lock of `vfs`, and the sleepers hold no lock of file system
-//! or name cache.
+//! [`Arc::try_unwrap`] checks it. The sleep ends: the owner takes no lock of `vfs`, and sleepers
+//! hold none of the file system or name cache.
 //!
-//! `evict` runs in the thread that drops the last reference, possibly under inode locks, never
-//! under locks of a cache.
+//! `evict` runs in the thread that drops the last reference, under no lock of a cache.
 
 use crate::ino_hash::HashNumber;
 use crate::name_lock::{Group, GroupGuard, GroupLock};
@@ -62,20 +57,19 @@ use std::sync::{Arc, Weak};
 
 const UNHASHED_SHARDS: usize = 16;
 
-/// Whether an inode has names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Life {
     Named,
     /// Created without a name; may be linked.
     Unnamed,
-    /// Its last name was removed.
+    /// The last name was removed.
     Removed,
-    /// Freed together with its last name, so not to be evicted.
+    /// Not to be evicted.
     Freed,
 }
 
-/// An inode in memory, as the file system parsed it.
+/// An inode in memory.
 pub struct Inode<F: FileSystem> {
     ino: Ino,
     kind: FileType,
@@ -83,35 +77,35 @@ pub struct Inode<F: FileSystem> {
     bytes: u64,
     sb: Arc<SuperblockRef<F>>,
     life: AtomicU8,
-    /// Id of a directory's dentry, 0 for none. A hint.
+    /// Id of a directory's dentry, or 0. A hint.
     pub(crate) dentry: AtomicU64,
     lock: InodeLock,
-    /// Negative lookups in the file system since the directory was last listed into the name cache.
+    /// Misses since the directory was last listed into the name cache.
     pub(crate) negative_lookups: AtomicU32,
-    /// The attribute lock: held from check to change of attributes that decide permissions.
+    /// From check to change.
     pub(crate) attr_lock: Mutex<()>,
 }
 
-/// The inode lock (kernel: `i_rwsem`).
+/// The kernel's `i_rwsem`.
 enum InodeLock {
-    /// Exclusive while the link count changes.
+    /// Exclusive to change the link count.
     File(RwLock<()>),
     Directory(Box<DirLocks>),
 }
 
-/// The locks of a directory. On a cache line of their own, as the inode is otherwise only read.
+/// On a cache line of their own: the inode is otherwise only read.
 #[derive(Default)]
 #[repr(align(64))]
 struct DirLocks {
-    /// Shared for lookups, listings and changes of one name; exclusive for other changes.
+    /// Shared for lookups, listings and changes of one name.
     lock: RwLock<()>,
-    /// Separates changers of names from listers. Lookups do not take it.
+    /// Separates changers from listers. Lookups do not take it.
     group_lock: GroupLock,
-    /// Biased changes, which take neither of the two.
+    /// Takes the place of both for biased changes.
     bias: ReaderBias,
 }
 
-/// Guard of a change of one name, or of a listing.
+/// Of a change of one name, or a listing.
 #[expect(dead_code, reason = "it is held, not read")]
 pub(crate) enum SharedGuard<'a> {
     Biased(BiasedReader<'a>),
@@ -149,32 +143,32 @@ impl<F: FileSystem> Inode<F> {
         self.ino
     }
 
-    /// Type, which never changes.
+    /// Type; constant.
     pub fn kind(&self) -> FileType {
         self.kind
     }
 
-    /// Current attributes.
+    /// Attributes.
     pub fn attr(&self) -> Attr {
         self.sb.fs.attr(&self.node)
     }
 
-    /// Whether this is a directory.
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == FileType::Directory
     }
 
-    /// Whether its last name was removed, so that it is freed with its last reference.
+    /// Whether its last name was removed.
     pub fn is_removed(&self) -> bool {
         matches!(self.life(), Life::Removed | Life::Freed)
     }
 
-    /// The file system's representation.
+    /// The file system's node.
     pub fn node(&self) -> &F::Node {
         &self.node
     }
 
-    /// Locks the inode shared, for lookups.
+    /// For lookups.
     pub(crate) fn lock_shared(&self) -> RwLockReadGuard<'_, ()> {
         let lock = match &self.lock {
             InodeLock::File(lock) => lock,
@@ -183,7 +177,7 @@ impl<F: FileSystem> Inode<F> {
         lock.read()
     }
 
-    /// Locks the inode shared, as a changer. The caller then locks one name.
+    /// The caller then locks one name.
     pub(crate) fn lock_for_change(&self) -> SharedGuard<'_> {
         if let InodeLock::Directory(locks) = &self.lock
             && let Some(reader) = locks.bias.try_read()
@@ -193,7 +187,7 @@ impl<F: FileSystem> Inode<F> {
         self.lock_in_group(Group::Change)
     }
 
-    /// Locks the inode shared, as a lister.
+    /// As a lister.
     pub(crate) fn lock_for_listing(&self) -> SharedGuard<'_> {
         self.lock_in_group(Group::List)
     }
@@ -273,7 +267,6 @@ impl<F: FileSystem> SuperblockRefs<F> {
     }
 }
 
-/// The file system and its unhashed inodes.
 pub(crate) struct Superblock<F: FileSystem> {
     pub(crate) fs: F,
     unhashed: [UnhashedShard<F>; UNHASHED_SHARDS],
@@ -282,13 +275,13 @@ pub(crate) struct Superblock<F: FileSystem> {
 type InodeMap<F> = HashMap<Ino, Weak<Inode<F>>>;
 
 struct UnhashedShard<F: FileSystem> {
-    /// The reference is dead while an inode is being evicted or held exclusively.
+    /// Dead references: evicted, or held exclusively.
     inodes: Mutex<InodeMap<F>>,
-    /// Signalled when a waited-for inode is gone, or shared again.
+    /// An inode is gone, or shared again.
     gone: Condvar,
-    /// Number of waiters. Without any, the notification and its system call are skipped. [inodes]
+    /// Waiters; at 0, notifications are skipped. [inodes]
     waiting: AtomicUsize,
-    /// Number of `inodes`. [inodes to write]
+    /// Length of `inodes`. [inodes to write]
     count: AtomicUsize,
 }
 
@@ -350,14 +343,13 @@ impl<F: FileSystem> Superblock<F> {
         }
     }
 
-    /// The inode if it is unhashed. Waits while it is being evicted or held exclusively.
+    /// Waits while the inode is being evicted or held exclusively.
     fn unhashed(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
-        // Acquire: partner of `UnhashedShard::publish_count`. A caller that must find the number
-        // here is ordered after its insertion: it missed the number in the cache, which the inode
-        // left after the insertion, under the shard's lock; or the file system allocated the
-        // number, which was freed after the insertion. So it sees the count of the insertion or a
-        // later one. A later 0 means that the number has been removed, and all before the removal
-        // is visible.
+        // Acquire: partner of `UnhashedShard::publish_count`. A caller that must find the number is
+        // ordered after its insertion: it missed the number in the cache, which the inode left
+        // after the insertion, under the shard's lock; or the file system has allocated the number,
+        // which was freed after the insertion. So it sees that count or a later one. A later 0
+        // means that the number was removed, and all before is visible.
         if self.unhashed[Self::place(ino)].count.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -373,22 +365,22 @@ impl<F: FileSystem> Superblock<F> {
     }
 }
 
-/// Statistics of the inode cache.
+/// Statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InodeCacheStats {
     /// Inodes in memory.
     pub cached: u64,
-    /// Their weight in bytes.
+    /// Their bytes.
     pub bytes: u64,
-    /// Lookups that found the inode.
+    /// Lookups that hit.
     pub hits: u64,
-    /// Lookups that loaded it.
+    /// Lookups that loaded the inode.
     pub misses: u64,
-    /// Live inodes outside of the cache, mostly open files without a name.
+    /// Inodes outside of the cache: mostly open files without a name.
     pub unhashed: u64,
 }
 
-/// Weighs an inode by its size when it was loaded, as the cache needs constant weights.
+/// The cache needs constant weights.
 #[derive(Clone)]
 struct InitialBytes;
 
@@ -402,26 +394,25 @@ impl<F: FileSystem> Weighter<Ino, Arc<Inode<F>>> for InitialBytes {
 struct PinReferenced;
 
 impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinReferenced {
-    /// Evicted inodes, dropped after the cache's lock is released.
+    /// Dropped after the cache's lock is released.
     type RequestState = Vec<Arc<Inode<F>>>;
 
     fn is_pinned(&self, _: &Ino, inode: &Arc<Inode<F>>) -> bool {
         Arc::strong_count(inode) > 1
     }
 
-    /// Runs under the shard's lock: a cache miss of the inode finds it unhashed (I1).
+    /// Under the shard's lock: a miss of the inode finds it unhashed (I1).
     fn on_evict(&self, evicted: &mut Self::RequestState, _: Ino, inode: Arc<Inode<F>>) {
         inode.sb.insert_unhashed(&inode);
         evicted.push(inode);
     }
 }
 
-/// Inode number → inode.
 pub(crate) struct InodeCache<F: FileSystem> {
     sb: Arc<Superblock<F>>,
     refs: SuperblockRefs<F>,
     cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, HashNumber, PinReferenced>,
-    /// Loads. The cache's own misses include the second check before a load.
+    /// The cache's own misses include the second check before a load.
     loads: AtomicU64,
 }
 
@@ -447,13 +438,13 @@ impl<F: FileSystem> InodeCache<F> {
         &self.sb.fs
     }
 
-    /// Inode `ino`, loaded once for all threads that ask. It has a name or a reference.
+    /// Loaded once for all threads. The inode has a name or a reference.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.get_named(ino, || true)
     }
 
-    /// Inode `ino`, found under a name. [`Error::Stale`](crate::Error::Stale) if it must be loaded
-    /// and `still_linked` denies the name (I3).
+    /// `ino` was found under a name. [`Error::Stale`](crate::Error::Stale): it is not cached, and
+    /// not `still_linked` (I3).
     pub(crate) fn get_named(&self, ino: Ino, still_linked: impl FnOnce() -> bool) -> Result<Arc<Inode<F>>> {
         let found = self.cache.get_or_insert_with(&ino, || {
             if let Some(inode) = self.sb.unhashed(ino) {
@@ -489,15 +480,15 @@ impl<F: FileSystem> InodeCache<F> {
         Ok(inode)
     }
 
-    /// Unhashes an inode without names, so that its last reference frees it.
+    /// The last reference frees it.
     pub(crate) fn unhash(&self, inode: &Arc<Inode<F>>) {
         inode.set_life(Life::Removed);
-        // Unhashed before it leaves the cache, so that it is in one of them throughout (I1).
+        // Always in one of both (I1).
         self.sb.insert_unhashed(inode);
         self.cache.remove(&inode.ino);
     }
 
-    /// Takes the inode by value if there is no other reference (I4).
+    /// If there is no other reference (I4).
     pub(crate) fn take_exclusive(
         &self,
         inode: Arc<Inode<F>>,
@@ -516,34 +507,32 @@ impl<F: FileSystem> InodeCache<F> {
         Arc::try_unwrap(inode).inspect_err(|inode| self.sb.insert_unhashed(inode))
     }
 
-    /// Ends exclusive ownership. The inode stays unhashed.
+    /// The inode stays unhashed.
     pub(crate) fn share(&self, owned: Inode<F>) -> Arc<Inode<F>> {
         let inode = Arc::new(owned);
         self.sb.insert_unhashed(&inode);
         inode
     }
 
-    /// Drops an inode that was freed with its last name, which the name cache no longer has.
+    /// Freed with its last name, which the name cache no longer has.
     pub(crate) fn drop_freed(&self, owned: Inode<F>) {
         owned.set_life(Life::Freed);
     }
 
-    /// Inode `ino` if it is in memory.
+    /// The inode if cached.
     pub(crate) fn cached(&self, ino: Ino) -> Option<Arc<Inode<F>>> {
         self.cache.get(&ino)
     }
 
-    /// Whether inode `ino` is cached; not a use.
+    /// Not a use.
     pub(crate) fn has(&self, ino: Ino) -> bool {
         self.cache.peek(&ino).is_some()
     }
 
-    /// Evicts until about `percent` of the bytes in use are left, in steps of a 256th of the
-    /// budget. The budget does not change.
+    /// Evicts until about `percent` of the bytes are left.
     pub(crate) fn shrink(&self, percent: u64) {
         let budget = self.cache.capacity();
-        // In 256ths, and at least one: the cache scales its list of evicted numbers by the
-        // quotient, rounded down each time.
+        // The cache scales its list of evicted numbers by the quotient, rounded down each time.
         let step = (budget / 256).max(1);
         let kept = (self.cache.weight() * percent / 100 / step).max(1) * step;
         self.cache.set_capacity(kept);
@@ -560,7 +549,7 @@ impl<F: FileSystem> InodeCache<F> {
         }
     }
 
-    /// The file system, if no inode has a reference.
+    /// `None`: an inode is referenced.
     pub(crate) fn into_fs(self) -> Option<F> {
         let InodeCache { sb, refs, cache, .. } = self;
         drop((cache, refs));

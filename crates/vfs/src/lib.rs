@@ -1,8 +1,8 @@
 //! The [`FileSystem`] trait, path walk, permissions and inode cache.
 //!
 //! A file system implements [`FileSystem`] for inode numbers and single names. A front end (command
-//! line, FUSE, HTTP) calls [`Vfs`], which walks paths through the directory entry cache and calls
-//! the file system only on a miss. `dentree-ext4` shows both in use.
+//! line, FUSE, HTTP) calls [`Vfs`], which walks paths through the name cache and calls the file
+//! system on a miss.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -41,7 +41,7 @@ pub use memory::{MemoryFs, MemoryLimits, MemoryNode};
 pub use vfs::{Budgets, Vfs, VfsStats};
 pub use walk::{LastLink, LastName, WalkOptions};
 
-// The example on the crate's page compiles and runs.
+// Compiles and runs the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

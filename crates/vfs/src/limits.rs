@@ -1,8 +1,8 @@
-//! Linux's limits of paths.
+//! Limits of paths, as in Linux.
 
-/// Maximum number of symbolic links followed in one walk (kernel: `MAXSYMLINKS`).
+/// Symbolic links in a walk (kernel: `MAXSYMLINKS`).
 pub const SYMLINKS_MAX: usize = 40;
-/// Maximum length of a component in bytes.
+/// Bytes of a component.
 pub const NAME_MAX: usize = 255;
-/// Maximum length of a path in bytes: the C constant less its NUL.
+/// Bytes of a path, without the NUL of the C constant.
 pub const PATH_MAX: usize = 4095;

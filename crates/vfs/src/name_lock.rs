@@ -1,8 +1,7 @@
 //! Per-name locks and the group lock of a directory.
 //!
-//! Operations on different names of one directory run in parallel; operations on one name do not.
-//! Listings exclude changes, as a listing reports inode numbers, which must not be reused while it
-//! runs.
+//! Operations on different names of a directory run in parallel; operations on one name do not.
+//! Listings exclude changes, because inode numbers that they report must not be reused meanwhile.
 //!
 //! | state                            | protected by                          |
 //! |----------------------------------|---------------------------------------|
@@ -10,15 +9,13 @@
 //! | changers, listers, waiting queue | the group lock's mutex (leaf)         |
 //! | the reader bias                  | switched under the group lock's mutex |
 //!
-//! Both locks are taken with the directory's inode lock shared; the exclusive inode lock replaces
-//! them. After many changes in a row the inode lock is biased ([`ReaderBias`]): a change then takes
-//! a reader slot in place of inode lock and group lock. A change with the inode lock shared turns
-//! the bias on, if there is no lister. A lister that enters or waits turns it off; so does a thread
-//! that locks the inode exclusively.
+//! Both are taken with the directory's inode lock shared; the exclusive inode lock replaces them.
+//! After many changes in a row the inode lock is biased ([`ReaderBias`]): a change then takes a
+//! reader slot in place of inode lock and group lock. A change turns the bias on, if there is no
+//! lister; a lister or an exclusive lock turns it off.
 //!
-//! A name lock is a 62-bit keyed digest of (directory, name): one word, and no allocation for the
-//! first of a shard. Names with equal digests block each other, and creating one hides the other;
-//! for a pair of names the probability is 2^-62.
+//! A name lock is a 62-bit keyed digest of (directory, name). Names with equal digests block each
+//! other, and creating one hides the other; for a pair of names the probability is 2^-62.
 //!
 //! # Guarantees
 //! - C1: at most one thread holds the lock of a name. No thread holds two: no order is needed.
@@ -33,7 +30,6 @@ use std::iter;
 
 const SHARDS: usize = 128;
 
-/// The name locks of a file system.
 pub(crate) struct NameLocks {
     shards: Box<[Shard]>,
     hasher: RandomState,
@@ -52,15 +48,15 @@ const _: () = assert!(size_of::<Shard>() == 64);
 
 #[derive(Default)]
 struct Names {
-    /// A locked name, or 0.
+    /// 0: none.
     first: u64,
-    /// Names locked beside `first`.
+    /// Other locked names.
     more: Vec<u64>,
-    /// Number of waiters. Without any, the notification and its system call are skipped.
+    /// Waiters; at 0, notifications are skipped.
     waiting: u32,
 }
 
-/// Flags in the two bits outside of a digest. Every locked name has `LOCKED`.
+/// Flags in the two bits outside of a digest. A locked name has `LOCKED`.
 const LOCKED: u64 = 1;
 const BEING_CREATED: u64 = 2;
 
@@ -101,7 +97,7 @@ impl NameLocks {
         (&self.shards[(hash >> 32) as usize % SHARDS], hash & !(LOCKED | BEING_CREATED))
     }
 
-    /// Locks a case-folded name of directory `dir`.
+    /// `name` is folded.
     pub(crate) fn lock(&self, dir: Ino, name: &[u8]) -> NameLock<'_> {
         let (shard, digest) = self.digest(dir, name);
         let mut names = shard.names.lock();
@@ -114,9 +110,8 @@ impl NameLocks {
         NameLock { shard, digest }
     }
 
-    /// Whether the name is being created: the file system may have it, but its inode is not cached
-    /// and must not be loaded. `false` after the name was seen means that the inode is in the
-    /// cache.
+    /// The file system may have the name, but its inode is not cached and must not be loaded.
+    /// `false` after the name was seen: the inode is cached.
     pub(crate) fn is_being_created(&self, dir: Ino, name: &[u8]) -> bool {
         let (shard, digest) = self.digest(dir, name);
         shard.names.lock().find(digest).is_some_and(|word| *word & BEING_CREATED != 0)
@@ -124,7 +119,7 @@ impl NameLocks {
 }
 
 impl NameLock<'_> {
-    /// Marks the name as being created. It does not exist.
+    /// Marks a new name.
     pub(crate) fn begin_creating(&self) {
         if let Some(word) = self.shard.names.lock().find(self.digest) {
             *word |= BEING_CREATED;
@@ -142,7 +137,7 @@ impl Drop for NameLock<'_> {
     }
 }
 
-/// A group, whose members hold the lock together.
+/// Members hold the lock together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
     Change,
@@ -153,7 +148,7 @@ pub(crate) enum Group {
 #[derive(Default)]
 pub(crate) struct GroupLock {
     state: Mutex<State>,
-    /// Signalled when a group's last member leaves and there are waiters.
+    /// A group's last member left.
     left: Condvar,
 }
 
@@ -161,7 +156,7 @@ pub(crate) struct GroupLock {
 struct State {
     inside: [u32; 2],
     waiting: [u32; 2],
-    /// The next group if both wait.
+    /// If both wait.
     turn: usize,
 }
 
@@ -178,21 +173,20 @@ pub(crate) struct GroupGuard<'a> {
 }
 
 impl GroupLock {
-    /// Enters. A change turns the reader bias on if it may. When a listing has entered, no change
-    /// is biased.
+    /// A change may turn the reader bias on. After a listing has entered, no change is biased.
     pub(crate) fn enter(&self, group: Group, bias: &ReaderBias) -> GroupGuard<'_> {
         let is_list = group == Group::List;
         let group = group as usize;
         let mut state = self.state.lock();
         if is_list {
-            // In this critical section, so that no change finds the bias on and no lister.
+            // Here, so that no change finds both the bias on and no lister.
             bias.stop();
         }
         if !state.may_enter(group) {
             state.waiting[group] += 1;
             while !state.may_enter(group) {
                 if state.inside[1 - group] > 0 {
-                    // The other group's members leave, and none follow them (C2).
+                    // None follows the other group's members (C2).
                     state.turn = group;
                 }
                 state = self.left.wait(state);

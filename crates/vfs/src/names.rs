@@ -2,11 +2,10 @@
 //!
 //! # Who protects what
 //! A change of one name holds the directory's inode lock ([`Inode::lock`]) shared and the name lock
-//! (`name_lock.rs`), from the checks to the last step. So the checked state is the changed one, and
-//! the name cache is updated in the order of the changes; creations, links and unlinks in one
-//! directory run in parallel, also with lookups. `rmdir` and rename hold the inode lock
-//! exclusively. A change that removes or links an inode also holds that inode's lock: link counts
-//! change one at a time, and a removed directory gets no new entry.
+//! (`name_lock.rs`), from the checks to the last step: the checked state is the changed one, and
+//! the name cache is updated in order. `rmdir` and rename hold the inode lock exclusively. A change
+//! that removes or links an inode also holds its lock: link counts change one at a time, and a
+//! removed directory gets no new entry.
 //!
 //! ```text
 //! renaming                      while a directory may change its parent (`rename.rs`)
@@ -16,21 +15,18 @@
 //!          └─ attribute lock    one inode's; no lock of `vfs` is taken inside
 //! ```
 //!
-//! There is no deadlock. Only a rename between two directories locks two of which neither is an
-//! ancestor of the other, and `renaming` admits one such rename at a time. All others lock a
-//! directory and then inodes in it, two of them by number. The holder of a name lock locks nothing
-//! else of that directory. A lookup in the file system holds the directory's inode lock shared;
-//! dentries of ancestors are found before anything is locked.
+//! There is no deadlock. Only a rename between directories locks two of which neither is an
+//! ancestor, and `renaming` admits one at a time. All others lock a directory and then inodes in
+//! it, two by number. The holder of a name lock locks nothing else of that directory. Dentries of
+//! ancestors are found before any lock.
 //!
 //! # Guarantees
-//! - **N1** When a change has returned, the name cache agrees with the file system. Before that, a
-//!   walk sees the old state or the new one.
+//! - **N1** When a change returns, the name cache agrees with the file system. Before that, a walk
+//!   sees the old state or the new one.
 //! - **N2** A failed operation has changed nothing.
-//! - **N3** A name is removed from the cache before its inode is freed, so no name leads to a freed
-//!   number. If the file system does both in one step, the inode is held exclusively (I4), and
-//!   threads that ask for its number wait until the name is gone.
-//! - **N4** A new name is visible only once its inode is cached; lookups in the file system hide it
-//!   until then.
+//! - **N3** A name is removed from the cache before its inode is freed: no name leads to a freed
+//!   number. If the file system does both in one step, the inode is held exclusively (I4).
+//! - **N4** A new name is visible once its inode is cached.
 
 use crate::dentry::{Dentry, Key, child};
 use crate::inode::Life;
@@ -40,9 +36,8 @@ use crate::{Access, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind,
 use std::sync::Arc;
 
 impl<F: FileSystem> Vfs<F> {
-    /// Creates an inode with the name `name` in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`,
-    /// `open(2)` with `O_CREAT | O_EXCL`. A symbolic link ignores `mode`. A default ACL of `dir` is
-    /// inherited in place of the umask.
+    /// Creates an inode in `dir`: `mkdir(2)`, `mknod(2)`, `symlink(2)`, `open(2)` with `O_CREAT |
+    /// O_EXCL`. A symbolic link ignores `mode`. A default ACL of `dir` replaces the umask.
     ///
     /// # Errors
     /// - [`Error::Exists`]: the name exists.
@@ -85,8 +80,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// The inode of `name` in `dir`, or a new regular file (`open(2)` with `O_CREAT`), and whether
-    /// it is new. A symbolic link is not followed.
+    /// The inode of a name, or a new regular file (`O_CREAT`), and whether it is new. Does not
+    /// follow a symbolic link.
     pub fn open_or_create(
         &self,
         caller: &Identity,
@@ -140,7 +135,7 @@ impl<F: FileSystem> Vfs<F> {
         let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
         if inode.is_dir() {
             self.store_dentry(&inode, &made);
-            // Complete: it is empty, and names created later enter the cache.
+            // Complete: it is empty, and new names enter the cache.
             if self.fs().fold_name(inode.node(), b"").is_none() {
                 self.names.begin_complete(&made).finish();
             }
@@ -148,11 +143,10 @@ impl<F: FileSystem> Vfs<F> {
         Ok(inode)
     }
 
-    /// Prepares the empty directory `dir` for `entries` entries, as far as the file system can.
+    /// Prepares an empty directory for so many entries.
     ///
     /// # Errors
-    /// - [`Error::NotEmpty`]: it has entries.
-    /// - [`Error::AccessDenied`]: `caller` may not write it.
+    /// [`Error::NotEmpty`], and [`Error::AccessDenied`]: `caller` may not write it.
     pub fn reserve_entries(&self, caller: &Identity, dir: &Arc<Inode<F>>, entries: u64) -> Result<()> {
         if !dir.is_dir() {
             return Err(Error::NotADirectory);
@@ -166,8 +160,8 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().reserve_entries(dir.node(), entries)
     }
 
-    /// Creates a regular file without a name near `dir`: `open(2)` with `O_TMPFILE`. Unless it is
-    /// [linked](Self::link), it is freed with its last reference.
+    /// Creates a regular file without a name near `dir`: `O_TMPFILE`. Unless it is
+    /// [linked](Self::link), its last reference frees it.
     pub fn make_unnamed(
         &self,
         caller: &Identity,
@@ -195,13 +189,13 @@ impl<F: FileSystem> Vfs<F> {
         self.inodes.adopt(node, Life::Unnamed)
     }
 
-    /// Creates the hard link `name` to `inode` in `dir`: `link(2)`.
+    /// Creates a hard link to `inode` in `dir`: `link(2)`.
     ///
     /// # Errors
     /// - [`Error::NotPermitted`]: `inode` is a directory.
-    /// - [`Error::NotFound`]: the inode's last name was removed.
+    /// - [`Error::NotFound`]: its last name was removed.
     /// - [`Error::Exists`]: the name exists.
-    /// - [`Error::TooManyLinks`]: the file system's limit is reached.
+    /// - [`Error::TooManyLinks`]: the file system's limit.
     pub fn link(
         &self,
         caller: &Identity,
@@ -235,8 +229,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Removes the name `name` of an inode, not a directory, from `dir`: `unlink(2)`. An inode
-    /// without names is freed with its last reference.
+    /// Removes a name, not of a directory: `unlink(2)`. An inode without names is freed with its
+    /// last reference.
     pub fn unlink(&self, caller: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_unlink(dir, name, |entry, key| {
             let victim = self.victim(caller, dir, entry, key, false)?;
@@ -245,8 +239,7 @@ impl<F: FileSystem> Vfs<F> {
         .map(drop)
     }
 
-    /// As [`unlink`](Self::unlink), but returns the inode. For servers whose clients may use inodes
-    /// without a reference here.
+    /// As [`unlink`](Self::unlink), but returns the inode, for servers whose clients hold inodes.
     pub fn unlink_and_hold(
         &self,
         caller: &Identity,
@@ -275,8 +268,7 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Removes the empty directory `name` from `dir`: `rmdir(2)`. It is freed like an
-    /// [unlinked](Self::unlink) file.
+    /// Removes an empty directory: `rmdir(2)`.
     pub fn rmdir(&self, caller: &Identity, dir: &Arc<Inode<F>>, name: &[u8]) -> Result<()> {
         self.lock_to_rmdir(dir, name, |entry, key| {
             let victim = self.victim(caller, dir, entry, key, true)?;
@@ -285,8 +277,7 @@ impl<F: FileSystem> Vfs<F> {
         .map(drop)
     }
 
-    /// As [`rmdir`](Self::rmdir), and returns the directory: see
-    /// [`unlink_and_hold`](Self::unlink_and_hold).
+    /// As [`unlink_and_hold`](Self::unlink_and_hold), for [`rmdir`](Self::rmdir).
     pub fn rmdir_and_hold(
         &self,
         caller: &Identity,
@@ -314,8 +305,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// The inode of a name in `dir` that `caller` may remove. [inode lock of `dir` shared and the
-    /// name lock, or the inode lock exclusive], also for `remove` and `remove_held`
+    /// The inode of a name that `caller` may remove. [inode lock of `dir` shared and the name lock,
+    /// or the inode lock exclusive], also for `remove` and `remove_held`
     fn victim(
         &self,
         caller: &Identity,
@@ -338,7 +329,7 @@ impl<F: FileSystem> Vfs<F> {
         key: &Key<'_>,
         victim: Arc<Inode<F>>,
     ) -> Result<Option<Arc<Inode<F>>>> {
-        // An inode that keeps other names stays in the cache.
+        // With other names, it stays in the cache.
         let is_last = victim.is_dir() || victim.attr().nlink == 1;
         let owned = if is_last { self.inodes.take_exclusive(victim) } else { Err(victim) };
         let victim = match owned {
@@ -373,15 +364,15 @@ impl<F: FileSystem> Vfs<F> {
         Ok(victim)
     }
 
-    /// Unhashes an inode without names. [inode lock of `inode`]
+    /// [inode lock of `inode`]
     pub(crate) fn unhash_if_unlinked(&self, inode: &Arc<Inode<F>>) {
         if inode.kind() == FileType::Directory || inode.attr().nlink == 0 {
             self.inodes.unhash(inode);
         }
     }
 
-    /// The dentry of a name in `dir`, whose dentry is `entry`, if `caller` may search `dir`.
-    /// [inode lock of `dir` shared and the name lock, or the inode lock exclusive]
+    /// The dentry of a name, if `caller` may search `dir`. [inode lock of `dir` shared and the name
+    /// lock, or the inode lock exclusive]
     pub(crate) fn find_locked<'a>(
         &'a self,
         caller: &Identity,
@@ -400,7 +391,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// Checks a name; `special` is the error for `.` and `..`.
+/// `special`: the error for `.` and `..`.
 pub(crate) fn check_name(name: &[u8], special: Error) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),

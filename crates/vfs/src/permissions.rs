@@ -1,11 +1,9 @@
-//! Permission checks of changes: the rules of POSIX and Linux.
-//!
-//! The order of checks is Linux's: it decides which of several errors is returned.
+//! Permission checks of changes, in the order of Linux, which selects the error.
 
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::{Access, Attr, Error, FileSystem, Identity, Inode, Mode, NewInode, NewKind, Result, Vfs};
 
-/// `FS_IMMUTABLE_FL`: nothing about the inode changes.
+/// `FS_IMMUTABLE_FL`.
 pub(crate) const IMMUTABLE: u32 = 0x10;
 /// `FS_APPEND_FL`: content is only appended, names are only added.
 pub(crate) const APPEND_ONLY: u32 = 0x20;
@@ -16,12 +14,12 @@ pub(crate) const STICKY: u16 = 0o1000;
 const GROUP_CLASS: u16 = 0o070;
 pub(crate) const GROUP_EXECUTE: u16 = 0o010;
 
-/// A change that the inode's flags may forbid, regardless of the caller.
+/// Flags may forbid it to any caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
-    /// Bytes or names are added.
+    /// Of bytes or names.
     Append,
-    /// Anything else.
+    /// Others.
     Any,
 }
 
@@ -30,19 +28,18 @@ impl<F: FileSystem> Vfs<F> {
         if self.fs().is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Whether the inode's flags allow the change.
+    /// Checks the inode's flags.
     pub(crate) fn check_flags(&self, attr: &Attr, kind: ChangeKind) -> Result<()> {
         let forbidden = if kind == ChangeKind::Append { IMMUTABLE } else { IMMUTABLE | APPEND_ONLY };
         if attr.flags & forbidden == 0 { Ok(()) } else { Err(Error::NotPermitted) }
     }
 
-    /// Whether `caller` may add a name to `dir`.
     pub(crate) fn check_add(&self, caller: &Identity, dir: &Inode<F>) -> Result<()> {
         self.check_flags(&dir.attr(), ChangeKind::Append)?;
         self.check(caller, dir, Access::WRITE.and(Access::SEARCH))
     }
 
-    /// Whether `caller` may remove a name of `victim` from `dir`, by `rmdir` if `as_directory`.
+    /// `as_directory`: by `rmdir`.
     pub(crate) fn check_remove(
         &self,
         caller: &Identity,
@@ -66,8 +63,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Whether `caller` has `access` to `inode`. As in Linux, the owner's bits alone decide for the
-    /// owner, and an ACL with an empty mask is ignored.
+    /// As in Linux, the owner's bits decide for the owner, and an ACL with an empty mask is
+    /// ignored.
     pub(crate) fn may(&self, caller: &Identity, inode: &Inode<F>, access: Access) -> Result<bool> {
         let attr = inode.attr();
         let Identity::User { uid, .. } = *caller else { return Ok(true) };
@@ -81,7 +78,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(caller.may(&attr, access))
     }
 
-    /// The access control list in the attribute `name`.
+    /// The ACL in attribute `name`.
     pub(crate) fn acl(&self, inode: &Inode<F>, name: &[u8]) -> Result<Option<Acl>> {
         let Some(value) = self.fs().getxattr(inode.node(), name)? else { return Ok(None) };
         Acl::parse(&value).map_err(|_| {
@@ -90,8 +87,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Calls `make` with owner, group, bits and ACLs of a new inode in `dir`. It inherits the group
-    /// of a setgid directory (a directory also the setgid bit) and a default ACL.
+    /// Calls `make` with owner, group, bits and ACLs of a new inode. It inherits a setgid
+    /// directory's group and a default ACL; a directory also the setgid bit.
     pub(crate) fn with_inherited<R>(
         &self,
         caller: &Identity,
@@ -148,16 +145,15 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// The permissions after `caller` has changed the content: without setuid and setgid bits, as the
-/// owner does not vouch for what another user wrote.
+/// The owner does not vouch for another user's content.
 pub(crate) fn after_writing(caller: &Identity, attr: &Attr) -> u16 {
     if caller.is_bound() { caller.without_set_id(attr) } else { attr.permissions }
 }
 
 impl Identity {
-    /// The permissions of a file without setuid and setgid bits, after this identity has changed
-    /// its content, or after its owner has changed. A setgid bit without group execution means
-    /// mandatory locking; only an identity outside of the group clears it.
+    /// Permissions without setuid and setgid bits, after this identity has changed content or
+    /// owner. Setgid without group execution means mandatory locking; only identities outside of
+    /// the group clear it.
     pub fn without_set_id(&self, attr: &Attr) -> u16 {
         let drops_set_gid = attr.permissions & GROUP_EXECUTE != 0 || !self.is_in(attr.gid);
         attr.permissions & !SET_UID & !(if drops_set_gid { SET_GID } else { 0 })

@@ -1,8 +1,7 @@
-//! Rename, the one change that concerns two directories.
+//! Rename. Locks and guarantees are those of `names.rs`.
 //!
-//! Locks and guarantees are those of `names.rs`. A rename between two directories holds
-//! [`Vfs::renaming`] (kernel: `s_vfs_rename_mutex`). No directory changes its parent meanwhile, so
-//! the ancestors of a dentry, read from the name cache, are stable.
+//! Between two directories it holds [`Vfs::renaming`] (kernel: `s_vfs_rename_mutex`): no directory
+//! changes its parent meanwhile, so a dentry's ancestors are stable.
 
 use crate::dentry::{Dentry, child};
 use crate::inode::Life;
@@ -19,17 +18,14 @@ struct End<'a, F: FileSystem> {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Renames `old` in `old_dir` to `new` in `new_dir`: `renameat2(2)`. Returns the inode that was
-    /// replaced.
-    ///
-    /// Two names of one inode stay as they are.
+    /// Renames an inode: `renameat2(2)`. Returns the replaced inode. Two names of one inode stay.
     ///
     /// # Errors
     /// - [`Error::NotFound`]: the old name does not exist.
     /// - [`Error::Exists`]: see [`OnExisting`].
     /// - [`Error::Invalid`]: a directory would become its own descendant.
-    /// - [`Error::NotEmpty`]: the directory to be replaced has entries.
-    /// - [`Error::IsADirectory`], [`Error::NotADirectory`]: one of the two is a directory.
+    /// - [`Error::NotEmpty`]: the replaced directory has entries.
+    /// - [`Error::IsADirectory`], [`Error::NotADirectory`]: only one of the two is a directory.
     ///
     /// ```
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, OnExisting, Vfs};
@@ -54,9 +50,9 @@ impl<F: FileSystem> Vfs<F> {
         self.rename_and_leave(caller, (old_dir, old), (new_dir, new), on_existing, false)
     }
 
-    /// As [`rename`](Self::rename), and leaves a whiteout under the old name (`RENAME_WHITEOUT`): a
-    /// character device 0/0, with which an overlay marks a lower layer's file as deleted. With
-    /// [`OnExisting::Exchange`] it fails with [`Error::Invalid`].
+    /// As [`rename`](Self::rename), and leaves a whiteout (`RENAME_WHITEOUT`): a character device
+    /// 0/0, by which an overlay hides a lower file. Excludes [`OnExisting::Exchange`]:
+    /// [`Error::Invalid`].
     pub fn rename_leaving_whiteout(
         &self,
         caller: &Identity,
@@ -153,7 +149,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(replaced)
     }
 
-    /// Creates a whiteout without a name near `dir`; dropping it after a failed rename frees it.
+    /// Without a name: dropped after a failed rename, it is freed.
     fn make_whiteout(&self, caller: &Identity, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
         let kind = NewKind::CharDevice { major: 0, minor: 0 };
         self.make_without_name(caller, dir, kind, 0.into())
@@ -176,7 +172,7 @@ impl<F: FileSystem> Vfs<F> {
                 self.check_remove(caller, to.dir, replaced, kind.is_dir())?;
             }
         }
-        // A directory that changes its parent is written, as its `..` changes.
+        // Its `..` changes.
         if from.dir.ino() != to.dir.ino() {
             for dir in
                 [Some(moved), replaced.filter(|_| exchange)].into_iter().flatten().filter(|end| end.is_dir())
@@ -187,7 +183,7 @@ impl<F: FileSystem> Vfs<F> {
         Ok(())
     }
 
-    /// Whether `entry` is `other` or its ancestor. [renaming, or both in one directory]
+    /// Or equal. [renaming, or both in one directory]
     fn is_ancestor(&self, entry: &Dentry<'_>, other: &Dentry<'_>) -> bool {
         let root = self.names.root();
         let mut at = other.clone();
@@ -209,8 +205,7 @@ impl<F: FileSystem> Vfs<F> {
     }
 }
 
-/// Locks the inodes of a rename whose link count or parent changes: the replaced one, and
-/// directories that get another parent.
+/// Locks inodes whose link count or parent changes.
 fn lock_ends<'a, F: FileSystem>(
     changes_parent: bool,
     exchange: bool,

@@ -1,5 +1,3 @@
-//! The interface of front ends to a file system.
-
 use crate::creation::Creation;
 use crate::inode::{Inode, InodeCache, InodeCacheStats};
 use crate::name_lock::NameLocks;
@@ -12,12 +10,12 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Memory budgets of the caches, in bytes.
+/// Memory budgets in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
-    /// For cached names.
+    /// Names.
     pub names: usize,
-    /// For cached inodes.
+    /// Inodes.
     pub inodes: usize,
 }
 
@@ -27,12 +25,12 @@ impl Default for Budgets {
     }
 }
 
-/// A file system and its caches. Every method may be called concurrently.
+/// A file system and its caches. Methods may be called concurrently.
 pub struct Vfs<F: FileSystem> {
     pub(crate) inodes: InodeCache<F>,
     pub(crate) names: Dcache<Ino>,
     pub(crate) name_budget: usize,
-    /// Held while a directory may change its parent: no other directory moves.
+    /// Held while a directory may change its parent.
     pub(crate) renaming: Mutex<()>,
     pub(crate) name_locks: NameLocks,
     pub(crate) creation: Creation,
@@ -40,12 +38,12 @@ pub struct Vfs<F: FileSystem> {
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// Wraps `fs` with caches of the default size. Reads the root inode.
+    /// With caches of the default size. Reads the root inode.
     pub fn new(fs: F) -> Result<Self> {
         Self::with_budgets(fs, Budgets::default())
     }
 
-    /// Wraps `fs` with caches of the given sizes. Reads the root inode.
+    /// With caches of these sizes. Reads the root inode.
     pub fn with_budgets(fs: F, budgets: Budgets) -> Result<Self> {
         let inodes = InodeCache::new(fs, budgets.inodes as u64);
         let root = inodes.get(inodes.fs().root())?;
@@ -69,7 +67,7 @@ impl<F: FileSystem> Vfs<F> {
         self.inodes.fs()
     }
 
-    /// Evicts all inodes and returns the file system; `None` while an inode is referenced.
+    /// Evicts all inodes and returns the file system. `None`: an inode is referenced.
     pub fn into_fs(self) -> Option<F> {
         let Vfs { inodes, names, root, .. } = self;
         drop((names, root));
@@ -81,13 +79,13 @@ impl<F: FileSystem> Vfs<F> {
         &self.root
     }
 
-    /// The inode with this number, which must have a name or a reference, as freed numbers are
-    /// reused. See [`inode_by_handle`](Self::inode_by_handle) for other numbers.
+    /// The inode with this number, which must have a name or a reference. For other numbers see
+    /// [`inode_by_handle`](Self::inode_by_handle).
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode<F>>> {
         self.inodes.get(ino)
     }
 
-    /// Prefetches inodes that are not in memory: [`FileSystem::prefetch_inodes`].
+    /// Prefetches inodes that are not cached.
     pub fn prefetch_inodes(&self, inos: impl IntoIterator<Item = Ino>) {
         let missing: Vec<_> = inos.into_iter().filter(|ino| !self.inodes.has(*ino)).collect();
         if !missing.is_empty() {
@@ -95,31 +93,30 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Prefetches for listings: [`FileSystem::prefetch_listings`].
+    /// [`FileSystem::prefetch_listings`].
     pub fn prefetch_listings(&self, dirs: &[Ino]) {
         self.fs().prefetch_listings(dirs);
     }
 
-    /// Prefetches for lookups: [`FileSystem::prefetch_lookups`].
+    /// [`FileSystem::prefetch_lookups`].
     pub fn prefetch_lookups(&self, dir: &Inode<F>) {
         self.fs().prefetch_lookups(dir.node());
     }
 
-    /// The attributes of the inode with this number, which must have a name or a reference. On a
-    /// read-only file system the inode is not cached, so a scan of many inodes evicts none.
+    /// The attributes of an inode, which must have a name or a reference. On a read-only file
+    /// system it is not cached, so that scans evict none.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         self.fs().stat(ino).unwrap_or_else(|| self.inode(ino).map(|inode| inode.attr()))
     }
 
-    /// Fails with [`Error::AccessDenied`] unless the ACL of `inode`, or its permission bits without
-    /// an ACL, grants `access` to `caller`.
+    /// [`Error::AccessDenied`] unless the ACL, or without one the permission bits, grant `access`.
     pub fn check(&self, caller: &Identity, inode: &Inode<F>, access: Access) -> Result<()> {
         if self.may(caller, inode, access)? { Ok(()) } else { Err(Error::AccessDenied) }
     }
 
-    /// Calls `each` for every entry of `dir` after `start`, except `.` and `..`, until it breaks.
-    /// `each` may load inodes, but not look up or change names. A removed directory is empty. Fails
-    /// with [`Error::AccessDenied`] if `caller` may not read `dir`.
+    /// Calls `each` for entries after `start`, except `.` and `..`, until it breaks. `each` may
+    /// load inodes, but not look up or change names. A removed directory is empty.
+    /// [`Error::AccessDenied`]: `caller` may not read `dir`.
     pub fn readdir(
         &self,
         caller: &Identity,
@@ -134,8 +131,7 @@ impl<F: FileSystem> Vfs<F> {
         let _names = dir.lock_for_listing();
         match start {
             _ if dir.is_removed() => Ok(()),
-            // Negative lookups predict more of them; without any, as with `find`, completion does
-            // not pay.
+            // Misses predict more of them; without any, as with `find`, completion does not pay.
             ReaddirStart::First if dir.negative_lookups.load(Ordering::Relaxed) > 0 => {
                 self.list_and_complete(dir, each)
             }
@@ -143,7 +139,7 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// As [`readdir`](Self::readdir), past damage: [`FileSystem::readdir_past_damage`].
+    /// [`FileSystem::readdir_past_damage`].
     pub fn readdir_past_damage(
         &self,
         caller: &Identity,
@@ -159,7 +155,7 @@ impl<F: FileSystem> Vfs<F> {
         if dir.is_removed() { Ok(()) } else { self.fs().readdir_past_damage(dir.node(), each, damaged) }
     }
 
-    /// The parent directory of `dir`; the root's is the root.
+    /// The parent directory; the root's is the root.
     pub fn parent(&self, dir: &Inode<F>) -> Result<Arc<Inode<F>>> {
         let parent = || if dir.is_removed() { Err(Error::NotFound) } else { self.fs().parent(dir.node()) };
         self.retry(|| {
@@ -170,8 +166,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Reads into `buf` from byte `offset` of a regular file. Returns the number of bytes, less
-    /// than asked for only at the end of file. Checks no permissions, like `read(2)`.
+    /// Reads from a regular file. Returns the number of bytes, less than asked for only at the end.
+    /// Checks no permissions.
     pub fn read(&self, file: &Inode<F>, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match file.kind() {
             FileType::Regular => self.fs().read(file.node(), offset, buf),
@@ -180,7 +176,7 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Data or hole at `offset` of a regular file: [`FileSystem::extent`].
+    /// [`FileSystem::extent`].
     pub fn extent(&self, file: &Inode<F>, offset: u64) -> Result<Extent> {
         self.fs().extent(file.node(), offset)
     }
@@ -190,12 +186,12 @@ impl<F: FileSystem> Vfs<F> {
         if link.kind() == FileType::Symlink { self.fs().readlink(link.node()) } else { Err(Error::Invalid) }
     }
 
-    /// The value of the extended attribute `name` (full name). [`Error::NoAttribute`] if missing.
+    /// An extended attribute by its full name. [`Error::NoAttribute`]: it is missing.
     pub fn getxattr(&self, inode: &Inode<F>, name: &[u8]) -> Result<Vec<u8>> {
         self.fs().getxattr(inode.node(), name)?.ok_or(Error::NoAttribute)
     }
 
-    /// The full names of all extended attributes of `inode`.
+    /// Full names of all extended attributes.
     pub fn listxattr(&self, inode: &Inode<F>) -> Result<Vec<Vec<u8>>> {
         self.fs().listxattr(inode.node())
     }
@@ -205,14 +201,14 @@ impl<F: FileSystem> Vfs<F> {
         self.fs().statfs()
     }
 
-    /// Discards free space of the device: `fstrim(8)`, [`FileSystem::trim`].
+    /// Discards free space: [`FileSystem::trim`].
     pub fn trim(&self, bytes: Range<u64>, least: u64) -> Result<u64> {
         self.check_writable()?;
         self.fs().trim(bytes, least)
     }
 
-    /// Evicts until names and inodes take about `percent` of their current memory, and returns free
-    /// heap pages to the system. Held entries and budgets stay.
+    /// Evicts until about `percent` of the memory is used, and returns free heap pages to the
+    /// system. Held entries stay.
     pub fn shrink(&self, percent: u8) {
         let kept = self.names.stats().memory.used / 100 * usize::from(percent);
         self.names.shrink_to(kept);
@@ -220,13 +216,13 @@ impl<F: FileSystem> Vfs<F> {
         dentree_dcache::release_free_heap();
     }
 
-    /// Statistics of the caches.
+    /// Statistics.
     pub fn stats(&self) -> VfsStats {
         VfsStats { names: self.names.stats(), inodes: self.inodes.stats() }
     }
 }
 
-/// Statistics of the caches.
+/// Statistics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VfsStats {
     /// The name cache.

@@ -8,43 +8,43 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Treatment of a symbolic link that is the last component.
+/// A symbolic link as last component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LastLink {
-    /// Follow it, as `stat(2)`.
+    /// Follow it: `stat(2)`.
     #[default]
     Follow,
-    /// Return the link itself, as `lstat(2)`.
+    /// Return it: `lstat(2)`.
     Keep,
-    /// Fail with [`Error::Loop`], as `open(2)` with `O_NOFOLLOW`.
+    /// Fail with [`Error::Loop`]: `O_NOFOLLOW`.
     Refuse,
 }
 
 /// Options of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WalkOptions {
-    /// Treatment of a link at the end. A trailing slash always follows it.
+    /// A trailing slash always follows the link.
     pub last_link: LastLink,
-    /// Fail with [`Error::Loop`] at any link, as `RESOLVE_NO_SYMLINKS` of `openat2(2)`, except at a
-    /// last one with [`LastLink::Keep`].
+    /// [`Error::Loop`] at any link, as `RESOLVE_NO_SYMLINKS`, except a last one with
+    /// [`LastLink::Keep`].
     pub no_links: bool,
-    /// Fail with [`Error::Escapes`] if the path or a link leads above the start or is absolute, as
-    /// `RESOLVE_BENEATH` of `openat2(2)`.
+    /// [`Error::Escapes`] if the path or a link leads above the start or is absolute, as
+    /// `RESOLVE_BENEATH`.
     pub beneath: bool,
-    /// Fail with [`Error::NotADirectory`] unless the path ends at a directory.
+    /// [`Error::NotADirectory`] unless the path ends at a directory.
     pub directory: bool,
 }
 
 impl WalkOptions {
-    /// Follows links, the last one too: `stat(2)`.
+    /// Follows all links: `stat(2)`.
     pub const FOLLOW: WalkOptions =
         WalkOptions { last_link: LastLink::Follow, no_links: false, beneath: false, directory: false };
-    /// Returns a link at the end: `lstat(2)`.
+    /// Returns a last link: `lstat(2)`.
     pub const KEEP_LINK: WalkOptions = WalkOptions { last_link: LastLink::Keep, ..WalkOptions::FOLLOW };
 }
 
 impl<F: FileSystem> Vfs<F> {
-    /// The inode of the single name `name` (possibly `.` or `..`) in `dir`, or `None`.
+    /// The inode of a single name (also `.` and `..`) in `dir`.
     pub fn lookup(
         &self,
         caller: &Identity,
@@ -67,12 +67,11 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Walks `path` from `start` for `caller`; an absolute path starts at the root.
+    /// Walks `path` from `start`; an absolute path starts at the root.
     ///
     /// # Errors
     /// - [`Error::NotFound`]: the path is empty or a name is missing.
-    /// - [`Error::NotADirectory`]: a component with a slash or another component after it is not a
-    ///   directory.
+    /// - [`Error::NotADirectory`]: a component before a slash is not a directory.
     /// - [`Error::AccessDenied`]: `caller` may not search a directory.
     /// - [`Error::Loop`]: more than [`SYMLINKS_MAX`] links.
     /// - [`Error::NameTooLong`]: a name exceeds [`NAME_MAX`](crate::NAME_MAX), or the path
@@ -98,9 +97,8 @@ impl<F: FileSystem> Vfs<F> {
         })
     }
 
-    /// Walks to the directory of the last component, for operations that create, remove or rename.
-    /// Fails as [`walk`](Self::walk) for the components before the last, and with
-    /// [`Error::AccessDenied`] if `caller` may not search the directory.
+    /// Walks to the directory of the last component, to create, remove or rename. Fails as
+    /// [`walk`](Self::walk), also if that directory may not be searched.
     pub fn walk_parent<'p>(
         &self,
         caller: &Identity,
@@ -124,8 +122,8 @@ impl<F: FileSystem> Vfs<F> {
         Ok(LastName { dir, name, slash })
     }
 
-    /// As [`walk`](Self::walk), but never calls the file system, and so never waits for a device.
-    /// `None` if that is needed, and at symbolic links.
+    /// As [`walk`](Self::walk), without calling the file system or waiting for a device. `None`:
+    /// that would be needed, or there is a symbolic link.
     pub fn walk_cached(
         &self,
         caller: &Identity,
@@ -137,7 +135,7 @@ impl<F: FileSystem> Vfs<F> {
             return None;
         }
         let start = self.cached_dentry(start)?;
-        // Not with an ACL, which would have to be read.
+        // An ACL would have to be read.
         let may_search =
             |attr: &Attr| caller.may(attr, Access::SEARCH) && !(attr.has_acl && caller.is_bound());
         let searchable = |ino: &Ino| self.inodes.cached(*ino).is_some_and(|dir| may_search(&dir.attr()));
@@ -152,8 +150,8 @@ impl<F: FileSystem> Vfs<F> {
         }
     }
 
-    /// Walks several paths as [`walk`](Self::walk), with results in their order. Cache misses
-    /// overlap, which is several times as fast for names outside of the processor's caches.
+    /// Walks several paths with overlapping cache misses: several times as fast for names outside
+    /// of the processor's caches.
     pub fn walk_many(
         &self,
         caller: &Identity,
@@ -181,8 +179,7 @@ impl<F: FileSystem> Vfs<F> {
         results.collect()
     }
 
-    /// Whether `caller` may search a directory. `None` if the inode has no dentry, which must first
-    /// learn whether everybody may search it.
+    /// `None`: the inode has no dentry with a search permission.
     fn may_search(&self, caller: &Identity, ino: Ino) -> Result<Option<bool>> {
         let dir = self.inode(ino)?;
         // Relaxed: as in `cached_dentry`.
@@ -193,7 +190,7 @@ impl<F: FileSystem> Vfs<F> {
         self.may(caller, &dir, Access::SEARCH).map(Some)
     }
 
-    /// Whether the path begins at `start` and is neither empty nor too long.
+    /// Whether the path begins at `start` and has a valid length.
     fn is_plain(&self, start: &Inode<F>, path: &[u8], options: WalkOptions) -> bool {
         let begins_here = match path.first() {
             Some(b'/') => !options.beneath && start.ino() == self.root().ino(),
@@ -211,7 +208,6 @@ impl WalkOptions {
         }
     }
 
-    /// Whether a walk of `path` may end at an inode of this type.
     fn accept(self, kind: names::Kind, path: &[u8]) -> Result<()> {
         let must_be_directory = self.directory || path.last() == Some(&b'/');
         let is_directory = kind == names::Kind::Directory;
@@ -219,16 +215,14 @@ impl WalkOptions {
     }
 }
 
-/// A walk in progress. The name cache walks as far as it can; this handles its stops.
+/// Handles stops of the name cache's walk.
 struct Walk<'a, F: FileSystem> {
     vfs: &'a Vfs<F>,
     caller: &'a Identity,
     options: WalkOptions,
     in_names: names::WalkOptions,
-    /// Links followed so far.
     links: usize,
-    /// Why search permission was denied last; `None` if the directory's dentry must be stored in
-    /// its inode.
+    /// Why search permission was denied last; `None`: the inode has no dentry.
     denied: Option<Error>,
 }
 
@@ -240,7 +234,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
             let (next, used) = match self.as_far_as_cached(&at, &rest) {
                 names::Walk::Found(seen) => {
                     self.options.accept(seen.kind, &rest)?;
-                    // `at` references what was filled, so it is not evicted before its use.
+                    // `at` pins what was filled.
                     return self.vfs.inode_seen(&seen);
                 }
                 names::Walk::Negative { .. } => return Err(Error::NotFound),
@@ -278,7 +272,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         })
     }
 
-    /// Handles a stop of the name cache. Returns the next dentry and the length of path consumed.
+    /// Returns the next dentry and the consumed length of path.
     fn resume(&mut self, stopped: names::Stopped<'a, Ino>, rest: &[u8]) -> Result<(Dentry<'a>, usize)> {
         let names::Stopped { dir, link, rest: at, why } = stopped;
         match why {
@@ -286,7 +280,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
             Reason::NotADirectory => Err(Error::NotADirectory),
             Reason::Denied => match self.denied.take() {
                 Some(error) => Err(error),
-                // `inode_of` stores whether everybody may search it.
+                // `inode_of` stores search permission.
                 None => self.vfs.inode_of(&dir).map(|_| (dir, at)),
             },
             Reason::NameTooLong => Err(Error::NameTooLong),
@@ -315,7 +309,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
         self.vfs.readlink(&*self.vfs.inode_of(link)?)
     }
 
-    /// The start of a path or of a link's target in `dir`.
+    /// The start of a path or link target in `dir`.
     fn start_of(&self, dir: Dentry<'a>, path: &[u8]) -> Result<Dentry<'a>> {
         match path.first() {
             Some(b'/') if self.options.beneath => Err(Error::Escapes),
@@ -325,17 +319,17 @@ impl<'a, F: FileSystem> Walk<'a, F> {
     }
 }
 
-/// The end of a path: a name in a directory, which need not exist.
+/// A name in a directory, which need not exist.
 pub struct LastName<'p, F: FileSystem> {
-    /// The directory.
+    /// Directory.
     pub dir: Arc<Inode<F>>,
-    /// The last component, which may be `.` or `..`; `.` for the root.
+    /// Last component, also `.` or `..`; `.` for the root.
     pub name: &'p [u8],
-    /// A slash follows the name, so it must be a directory.
+    /// A slash follows: the name is a directory's.
     pub slash: bool,
 }
 
-/// The first component of `path` and the rest; `None` if there is none.
+/// The first component and the rest.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let from = path.iter().position(|&b| b != b'/')?;
     let len = path[from..].iter().position(|&b| b == b'/').unwrap_or(path.len() - from);

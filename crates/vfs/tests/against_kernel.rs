@@ -1,5 +1,5 @@
 //! The same operations on a [`Vfs`] over memory and in a directory of the kernel return the same
-//! errno and leave the same tree: for root, and for an ordinary user among files of several owners.
+//! errno and leave the same tree: for root and an ordinary user.
 
 mod common;
 
@@ -11,12 +11,12 @@ use proptest::test_runner::{Config, TestRunner};
 
 fn compare(caller: &Identity, cases: u32) {
     let caller = caller.clone();
-    // A separate thread takes the user's credentials after the tree is set up.
+    // Another thread takes the user's credentials after the setup.
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     TestRunner::new(config)
         .run(&any_ops(60), |ops| {
             let kernel = Kernel::new();
-            // Small caches, so that dentries and inodes are evicted.
+            // Small caches, for evictions.
             let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 0, inodes: 2000 }).unwrap();
             common::ops::prepare(&kernel, &vfs);
             let outcome = std::thread::scope(|scope| {

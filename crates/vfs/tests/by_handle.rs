@@ -1,19 +1,19 @@
-//! Lookups by number while numbers are allocated, freed and reused.
+//! Lookups by number while numbers are reused.
 //!
 //! The bug: an inode loaded between the allocation of its number and its insertion into the cache
-//! exists twice. `make` then finds another inode in the cache and reports corruption.
+//! exists twice, and `make` reports corruption.
 
 use dentree_vfs::{Budgets, Error, Identity, Ino, MemoryFs, NewKind, Vfs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
 const ROUNDS: u32 = 30_000;
-/// Numbers that are allocated and freed all the time: `MemoryFs` reuses a freed one at once.
+/// `MemoryFs` reuses a freed number at once.
 const NUMBERS: u64 = 12;
 
 #[test]
 fn a_number_leads_to_its_only_inode_or_none_at_any_moment() {
-    // A tiny cache keeps only referenced inodes: lookups have to load.
+    // A tiny cache: lookups have to load.
     let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 1 << 20, inodes: 1 }).unwrap();
     let (caller, goes_on) = (Identity::Superuser, AtomicBool::new(true));
     let found = AtomicU64::new(0);

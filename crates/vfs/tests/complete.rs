@@ -1,5 +1,4 @@
-//! Complete directories: after a listing, or enough negative lookups, misses no longer ask the file
-//! system.
+//! After a listing, or enough misses, misses do not call the file system.
 
 mod common;
 
@@ -16,7 +15,7 @@ fn leak(text: String) -> &'static str {
     text.leak()
 }
 
-/// A directory `d` with `files` files and one directory, over a file system that counts lookups.
+/// A directory `d` with `files` files and a directory.
 fn vfs(files: usize, budgets: Budgets) -> Vfs<MemFs> {
     let mut lines: Vec<Line> = vec![dir("d"), dir("d/sub"), file("d/sub/deep")];
     lines.extend((0..files).map(|number| file(leak(format!("d/f{number}")))));
@@ -31,7 +30,7 @@ fn is_there<F: FileSystem>(vfs: &Vfs<F>, path: &str) -> bool {
     }
 }
 
-/// Lists up to `most` entries of a directory.
+/// Up to `most` entries.
 fn list<F: FileSystem>(vfs: &Vfs<F>, dir: &Inode<F>, most: usize) -> Vec<String> {
     let mut names = Vec::new();
     let each = &mut |entry: DirEntry<'_>| {
@@ -46,7 +45,7 @@ fn directory(vfs: &Vfs<MemFs>) -> Arc<Inode<MemFs>> {
     vfs.walk(&WHO, vfs.root(), b"d", WalkOptions::FOLLOW).unwrap()
 }
 
-/// Lookups in the file system during `work`.
+/// During `work`.
 fn lookups(vfs: &Vfs<MemFs>, work: impl FnOnce()) -> u64 {
     let before = vfs.fs().lookups.load(Ordering::Relaxed);
     work();
@@ -63,7 +62,7 @@ fn after_a_listing_misses_do_not_ask_the_file_system() {
     miss(&vfs, 0..1);
     assert_eq!(list(&vfs, &directory(&vfs), usize::MAX).len(), 201);
     assert_eq!(lookups(&vfs, || miss(&vfs, 1..1000)), 0);
-    // Nor do hits.
+    // Hits.
     let found = || (0..200).for_each(|number| assert!(is_there(&vfs, &format!("d/f{number}"))));
     assert_eq!(lookups(&vfs, found), 0);
     assert_eq!(lookups(&vfs, || assert!(is_there(&vfs, "d/sub/deep"))), 1, "only what is below");
@@ -94,7 +93,7 @@ fn a_directory_is_listed_after_enough_negative_lookups() {
     for (files, most) in [(10, 16), (250, 16), (260, 32), (1000, 64), (4000, 256)] {
         let vfs = vfs(files, Budgets::default());
         let asked = lookups(&vfs, || miss(&vfs, 0..5000));
-        // One more for the directory.
+        // The directory's own.
         assert_eq!(asked, most + 1, "{files} files");
     }
 }
@@ -132,7 +131,7 @@ fn search_permissions_of_listed_directories_are_cached() {
     assert_eq!(asked(), before, "everybody may search it, and that is known");
 }
 
-/// Creations, renames and removals during listings and misses are visible when they return.
+/// Changes during listings and misses are visible when they return.
 #[test]
 fn changes_during_listings_are_not_lost() {
     const ROUNDS: usize = 60;
@@ -167,7 +166,7 @@ fn changes_during_listings_are_not_lost() {
             for round in 0..ROUNDS {
                 (0..20).for_each(|i| assert!(!is_there(vfs, &format!("d/no{round}-{i}"))));
                 assert!(list(vfs, dir, usize::MAX).len() >= 50);
-                // Evicts names of the directory, which ends its completeness.
+                // Evicts names, which ends completeness.
                 (0..200)
                     .for_each(|i| assert!(is_there(vfs, &format!("other{}", (round * 200 + i) % OTHERS))));
             }

@@ -1,4 +1,4 @@
-//! Directories whose dentries were evicted while their inodes were referenced.
+//! Directories with evicted dentries and referenced inodes.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Walks agree with the kernel's `openat2(2)` in result or errno: random paths over a tree full of
-//! links, for root and an ordinary user, with each combination of options.
+//! Walks agree with `openat2(2)`: random paths over a tree full of links, for root and an ordinary
+//! user, with all options.
 
 mod common;
 
@@ -15,7 +15,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// An ordinary user's id.
 const NOBODY: u32 = 65534;
 
 fn tree() -> Vec<Line> {
@@ -51,7 +50,7 @@ fn tree() -> Vec<Line> {
             _ => {}
         }
     }
-    // A chain at the limit: l39 takes 40 links to the file, l40 one too many.
+    // l39 takes 40 links to the file, l40 one too many.
     for number in 1..=40 {
         let leak = |text: String| -> &'static str { text.leak() };
         lines.push(link(leak(format!("l{number}")), leak(format!("l{}", number - 1))));
@@ -59,8 +58,7 @@ fn tree() -> Vec<Line> {
     lines
 }
 
-/// Creates the list below `top` in the kernel's file system. Returns a map from inode numbers there
-/// to numbers here.
+/// Creates the list in the kernel's file system. Returns our numbers by the kernel's.
 fn make(top: &Path, lines: &[Line]) -> HashMap<u64, Ino> {
     let mut same = HashMap::from([(fs::metadata(top).unwrap().ino(), Ino(1))]);
     for (index, line) in lines.iter().enumerate() {
@@ -89,12 +87,12 @@ fn kernel(top: &File, path: &str, options: WalkOptions) -> Result<u64, Errno> {
     flags.set(OFlags::DIRECTORY, options.directory);
     resolve.set(ResolveFlags::NO_SYMLINKS, options.no_links);
     let open = || rustix::fs::openat2(top.as_fd(), path, flags, Mode::empty(), resolve);
-    // A kernel walk that restarts after its RCU mode fails counts links twice, and fails with more
-    // than 20 of them. With all names in its cache it does not restart.
+    // A walk that restarts after its RCU mode counts links twice, and fails with more than 20. With
+    // all names cached it does not restart.
     let found = open().or_else(|error| if error == Errno::LOOP { open() } else { Err(error) })?;
     let found = rustix::fs::fstat(found)?;
     let is_link = rustix::fs::FileType::from_raw_mode(found.st_mode).is_symlink();
-    // With O_PATH the kernel returns a last link; without it O_NOFOLLOW fails as `Refuse` does.
+    // O_PATH returns a last link, where O_NOFOLLOW alone fails.
     if is_link && options.last_link == LastLink::Refuse { Err(Errno::LOOP) } else { Ok(found.st_ino) }
 }
 
@@ -113,7 +111,7 @@ fn any_options() -> impl Strategy<Value = WalkOptions> {
     )
 }
 
-/// Sets this thread's credentials to `caller`.
+/// For this thread.
 fn become_user(caller: &Identity) {
     if let Identity::User { uid, gid, groups } = caller {
         assert!(groups.is_empty());
@@ -140,7 +138,7 @@ fn compare(caller: &Identity, paths: u32) {
                 let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());
                 let theirs = kernel(&here, &path, options).map(|ino| same[&ino]);
                 prop_assert_eq!(ours, theirs, "{} {:?}", path, options);
-                // The same path in a batch.
+                // In a batch.
                 let paths = [path.as_str(), "a/b/c/f", &path, "/a/none"];
                 for (path, ours) in paths.iter().zip(vfs.walk_many(caller, vfs.root(), &paths, options)) {
                     let ours = ours.map(|inode| inode.ino()).map_err(|error| error.errno());

@@ -1,5 +1,5 @@
-//! POSIX: the target of a rename exists at every instant. The bug: a name cache that removes the
-//! old dentry of a complete directory before it links the new one.
+//! POSIX: the target of a rename exists at every instant. The bug: in a complete directory the old
+//! dentry was removed before the new one was linked.
 
 use dentree_vfs::*;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::thread;
 
 const TURNS: u64 = if cfg!(debug_assertions) { 60_000 } else { 200_000 };
 
-/// Sets the flag at the end of a thread, also after a panic.
+/// Also after a panic.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -25,7 +25,7 @@ fn a_file_that_is_replaced_by_renames_is_there_at_every_instant() {
     });
 }
 
-/// The bug: a name cache that is updated for the rename first and then for the whiteout.
+/// The bug: the name cache was updated first for the rename, then for the whiteout.
 #[test]
 fn a_name_that_a_rename_leaves_to_a_whiteout_is_there_at_every_instant() {
     check(|vfs, caller, dir| {
@@ -33,7 +33,7 @@ fn a_name_that_a_rename_leaves_to_a_whiteout_is_there_at_every_instant() {
     });
 }
 
-/// Replaces `dir/target` repeatedly while other threads look it up.
+/// While other threads look `dir/target` up.
 fn check<T>(change: impl Fn(&Vfs<MemoryFs>, &Identity, &Arc<Inode<MemoryFs>>) -> Result<T> + Sync) {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (caller, root) = (Identity::Superuser, vfs.root());

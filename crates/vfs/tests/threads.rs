@@ -1,5 +1,5 @@
-//! Threads change one tree concurrently: no deadlock, no inode lost or evicted twice, and both
-//! caches agree with the file system.
+//! Threads change one tree: no deadlock, no inode lost or evicted twice, and the caches agree with
+//! the file system.
 
 mod common;
 
@@ -10,8 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 
-/// [`MemoryFs`] that checks the guarantees of `Vfs`: one node per inode, each evicted or freed
-/// once.
+/// Checks guarantees of `Vfs`: one node per inode, evicted or freed once.
 struct Watched {
     fs: MemoryFs,
     alive: Mutex<HashSet<Ino>>,
@@ -89,7 +88,7 @@ impl FileSystem for Watched {
     fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
         assert!(self.fs.lookup(dir, name)?.is_none(), "the name is there");
         let node = self.fs.make(dir, name, new)?;
-        // The number may belong to a node under eviction, which `evicted` has counted already.
+        // A node under eviction with this number is counted already.
         self.born(&node);
         Ok(node)
     }
@@ -113,7 +112,7 @@ impl FileSystem for Watched {
     fn unlink_and_free(&self, dir: &Self::Node, name: &[u8], node: &Self::Node) -> Result<bool> {
         let ino = self.fs.attr(node).ino;
         assert_eq!(self.fs.lookup(dir, name)?.unwrap().ino, ino);
-        // Sometimes pretend that it takes more than one step.
+        // As if it took several steps.
         if self.born.load(Relaxed).is_multiple_of(8) {
             return Ok(false);
         }
@@ -149,7 +148,7 @@ impl FileSystem for Watched {
     }
 }
 
-/// A small pseudo-random sequence.
+/// Pseudorandom.
 struct Random(u64);
 
 impl Random {
@@ -166,7 +165,7 @@ impl Random {
     }
 }
 
-/// One random operation, whose result depends on the other threads.
+/// The result depends on the other threads.
 fn step(
     vfs: &Vfs<Watched>,
     caller: &Identity,
@@ -223,7 +222,7 @@ fn step(
         }
         _ => {
             if let Some(inode) = held.last() {
-                // A referenced inode can be found by number, with or without a name.
+                // With or without a name.
                 assert!(Arc::ptr_eq(&vfs.inode(inode.ino())?, inode));
             }
         }
@@ -231,7 +230,7 @@ fn step(
     Ok(())
 }
 
-/// Whether concurrent threads can have caused the error.
+/// Other threads can cause it.
 fn is_expected(error: &Error) -> bool {
     !matches!(error, Error::Stale | Error::Corrupt(_) | Error::Io(_) | Error::AccessDenied)
 }
@@ -258,7 +257,7 @@ fn run(budgets: Budgets, threads: u64, steps: usize) {
         }
     });
     assert_eq!(vfs.stats().inodes.unhashed, 0, "nobody holds an inode");
-    // The tree as the caches have it, and then the file system's own.
+    // As the caches have it, and as the file system has it.
     let cached = tree::of_vfs(&vfs);
     let watched = vfs.into_fs().expect("nobody holds an inode");
     let [born, evicted, freed] = [&watched.born, &watched.evicted, &watched.freed].map(|n| n.load(Relaxed));
@@ -295,7 +294,7 @@ fn an_unnamed_file_can_be_linked_once_and_is_freed_with_its_last_reference() {
     let file = vfs.lookup(&caller, &root, b"named").unwrap().unwrap();
     assert_eq!((file.attr().size, file.attr().nlink), (7, 1));
     vfs.unlink(&caller, &root, b"named").unwrap();
-    // After the removal of its last name it cannot be linked again.
+    // After its last name is removed, it cannot be linked.
     assert!(matches!(vfs.link(&caller, &file, &root, b"again"), Err(Error::NotFound)));
     drop(file);
     assert_eq!(vfs.statfs().unwrap(), free);

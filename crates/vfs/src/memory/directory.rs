@@ -1,10 +1,8 @@
-//! The names in a directory, in order of creation.
-
 use crate::{DirEntry, FileType, Ino, ReaddirStart};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-/// Entries by name, and in order by a number that is never reused: the cookie of a listing.
+/// In order of creation: by a number that is not reused, the cookie.
 pub(super) struct Directory {
     pub(super) parent: Ino,
     by_name: HashMap<Box<[u8]>, u64>,
@@ -12,7 +10,6 @@ pub(super) struct Directory {
     next: u64,
 }
 
-/// An entry of a directory.
 #[derive(Clone)]
 pub(super) struct Named {
     pub(super) name: Box<[u8]>,
@@ -45,14 +42,13 @@ impl Directory {
         }
     }
 
-    /// Links a name to another inode.
     pub(super) fn replace(&mut self, name: &[u8], ino: Ino, kind: FileType) {
         if let Some(named) = self.by_name.get(name).and_then(|cookie| self.in_order.get_mut(cookie)) {
             (named.ino, named.kind) = (ino, kind);
         }
     }
 
-    /// Up to `max` entries after `start` with their cookies.
+    /// Up to `max` entries after `start`.
     pub(super) fn list(&self, start: ReaddirStart, max: usize) -> Vec<(u64, Named)> {
         let from = match start {
             ReaddirStart::First => Bound::Unbounded,

@@ -1,21 +1,21 @@
-//! The content of a file: pages by number; a missing page is a hole.
+//! The content of a file: pages by number; missing ones are holes.
 
 use crate::{Error, Extent, Result};
 use std::collections::BTreeMap;
 
-/// Bytes in a page.
+/// Bytes.
 pub(super) const PAGE: usize = 4096;
 
 type Page = Box<[u8; PAGE]>;
 
-/// Invariant: bytes of a stored page past the length are zero.
+/// Bytes of a page after the length are zero.
 #[derive(Default)]
 pub(super) struct Pages {
     size: u64,
     pages: BTreeMap<u64, Page>,
 }
 
-/// Splits the bytes from `offset` to `end` by page: page number, first byte within it, length.
+/// Page number, offset within the page, length.
 fn parts(offset: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = offset;
     std::iter::from_fn(move || {
@@ -31,7 +31,6 @@ impl Pages {
         self.size
     }
 
-    /// Number of stored pages.
     pub(super) fn stored(&self) -> u64 {
         self.pages.len() as u64
     }
@@ -50,8 +49,7 @@ impl Pages {
         len
     }
 
-    /// Writes until `take`, called for each missing page, returns false. Returns the number of
-    /// bytes.
+    /// Stops if `take`, called for each missing page, returns false. Returns the number of bytes.
     pub(super) fn write(
         &mut self,
         offset: u64,
@@ -86,20 +84,20 @@ impl Pages {
         stored
     }
 
-    /// Number of holes, in pages, between the two offsets.
+    /// Missing pages.
     pub(super) fn missing(&self, offset: u64, end: u64) -> u64 {
         let (first, last) = (offset / PAGE as u64, end.div_ceil(PAGE as u64));
         (last - first) - self.pages.range(first..last).count() as u64
     }
 
-    /// Stores the holes between the two offsets.
+    /// Fills holes.
     pub(super) fn reserve(&mut self, offset: u64, end: u64) {
         for number in offset / PAGE as u64..end.div_ceil(PAGE as u64) {
             self.store(number, &mut || true);
         }
     }
 
-    /// Zeroes the bytes between the two offsets; holes stay holes.
+    /// Holes stay.
     pub(super) fn zero(&mut self, offset: u64, end: u64) {
         let (first, last) = (offset / PAGE as u64, end.div_ceil(PAGE as u64));
         for (&number, page) in self.pages.range_mut(first..last.max(first)) {
@@ -110,8 +108,7 @@ impl Pages {
         }
     }
 
-    /// Zeroes the bytes between the two offsets and frees whole pages. Returns the number of pages
-    /// freed.
+    /// Frees whole pages. Returns their number.
     pub(super) fn punch(&mut self, offset: u64, end: u64) -> u64 {
         self.zero(offset, end);
         let (first, last) = (offset.div_ceil(PAGE as u64), end / PAGE as u64);
@@ -119,7 +116,7 @@ impl Pages {
         whole.iter().filter(|number| self.pages.remove(number).is_some()).count() as u64
     }
 
-    /// Sets the length. Returns the number of pages freed.
+    /// Returns the number of pages freed.
     pub(super) fn resize(&mut self, size: u64) -> u64 {
         let before = self.stored();
         if size <= self.size {

@@ -1,5 +1,3 @@
-//! [`FileSystem`] for [`MemoryFs`].
-
 use super::file::PAGE;
 use super::node::Content;
 use super::{MemoryFs, MemoryNode, ROOT};
@@ -12,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Entries that a listing copies at a time: it holds no lock while it calls back.
+/// Copied from a directory under its lock; callbacks hold none.
 const LISTED_AT_ONCE: usize = 256;
 
 impl FileSystem for MemoryFs {
@@ -317,14 +315,13 @@ fn must_be_empty(dir: &MemoryNode) -> Result<()> {
     }
 }
 
-/// Updates the link count of a removed directory, which loses its name and its `.`.
+/// A removed directory loses its name and its `.`.
 fn end(dir: &MemoryNode) {
     let mut state = dir.state_mut();
     state.nlink = 0;
     state.changed();
 }
 
-/// Removes a name.
 fn take(name: &NameIn<'_, Arc<MemoryNode>>) {
     let mut state = name.dir.state_mut();
     if let Some(directory) = state.directory_mut() {
@@ -333,7 +330,7 @@ fn take(name: &NameIn<'_, Arc<MemoryNode>>) {
     state.modified();
 }
 
-/// Links a name, which may exist, to `node`.
+/// The name may exist.
 fn put(name: &NameIn<'_, Arc<MemoryNode>>, node: &MemoryNode) {
     let mut state = name.dir.state_mut();
     if let Some(directory) = state.directory_mut() {
@@ -345,7 +342,7 @@ fn put(name: &NameIn<'_, Arc<MemoryNode>>, node: &MemoryNode) {
     state.modified();
 }
 
-/// Updates the moved inode, if it is a directory, and both parents.
+/// Updates a moved directory and both parents.
 fn change_parent(node: &MemoryNode, from: &MemoryNode, to: &MemoryNode) {
     if let Some(directory) = node.state_mut().directory_mut() {
         directory.parent = to.ino;

@@ -1,18 +1,16 @@
-//! A complete file system in memory, for tests of the caches, as an example of a
-//! [`FileSystem`](crate::FileSystem), and as an upper bound of a mount's speed.
+//! A file system in memory: for tests, as an example of a [`FileSystem`](crate::FileSystem), and as
+//! an upper bound of a mount's speed.
 //!
-//! # Data
-//! [`MemoryFs`] has a table of inodes by number. A freed number is reused first, with another
-//! generation, so that use of a stale number shows early.
+//! Inodes are in a table by number. A freed number is reused first, with another generation, so
+//! that use of a stale number shows early.
 //!
-//! | what                     | guard                                            |
-//! |--------------------------|--------------------------------------------------|
-//! | table and free numbers   | `MemoryFs::table` (leaf)                         |
-//! | mutable state of an inode | `MemoryNode::state`; never two at the same time |
-//! | free space               | one atomic word                                  |
+//! | what                      | guard                                       |
+//! |---------------------------|---------------------------------------------|
+//! | table and free numbers    | `MemoryFs::table` (leaf)                    |
+//! | mutable state of an inode | `MemoryNode::state`; never two at once      |
+//! | free space                | one atomic word                             |
 //!
-//! A rename changes several inodes in turn, and concurrent readers could see the steps: `Vfs`
-//! excludes them by the directories' inode locks.
+//! A rename changes several inodes in turn; `Vfs` excludes concurrent readers by inode locks.
 
 mod directory;
 mod file;
@@ -34,9 +32,9 @@ const ROOT: Ino = Ino(2);
 /// Capacity of a [`MemoryFs`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryLimits {
-    /// Bytes for the content of files, in pages of 4096.
+    /// Bytes of content, in pages of 4096.
     pub bytes: u64,
-    /// Inodes, the root included.
+    /// Inodes, with the root.
     pub inodes: u64,
 }
 
@@ -46,7 +44,7 @@ impl Default for MemoryLimits {
     }
 }
 
-/// A file system in memory: see [`Vfs::make`](crate::Vfs::make) for an example.
+/// A file system in memory; see [`Vfs::make`](crate::Vfs::make) for an example.
 pub struct MemoryFs {
     table: RwLock<Table>,
     limits: MemoryLimits,
@@ -54,7 +52,7 @@ pub struct MemoryFs {
     next_generation: AtomicU32,
 }
 
-/// Inodes by number, and free numbers below the table's length.
+/// Inodes by number, and free numbers.
 struct Table {
     nodes: Vec<Option<Arc<MemoryNode>>>,
     free: Vec<u64>,
@@ -73,7 +71,7 @@ impl Default for MemoryFs {
 }
 
 impl MemoryFs {
-    /// An empty file system. Its root directory belongs to root and has mode 0755.
+    /// The root directory belongs to root and has mode 0755.
     pub fn new(limits: MemoryLimits) -> Self {
         let fs = MemoryFs {
             table: RwLock::new(Table { nodes: vec![None, None], free: Vec::new() }),
@@ -94,7 +92,6 @@ impl MemoryFs {
         self.table.write()
     }
 
-    /// Creates an inode with `nlink` names.
     fn allocate(&self, new: &NewInode<'_>, parent: Ino, nlink: u32) -> Result<Arc<MemoryNode>> {
         if self.table().used() >= self.limits.inodes {
             return Err(Error::NoSpace);
@@ -128,10 +125,10 @@ impl MemoryFs {
         self.table().nodes.get(ino.0 as usize)?.clone()
     }
 
-    /// Allocates up to `wanted` pages; returns their number.
+    /// Takes up to `wanted` pages; returns their number.
     fn take_pages(&self, wanted: u64) -> u64 {
         let mut taken = 0;
-        // Relaxed: no other data depends on the count.
+        // Relaxed: no data depends on the count.
         let _ = self.pages_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             taken = wanted.min(left);
             Some(left - taken)

@@ -1,5 +1,3 @@
-//! An inode of the file system in memory.
-
 use super::directory::Directory;
 use super::file::{PAGE, Pages};
 use crate::acl::ACCESS;
@@ -16,7 +14,6 @@ pub struct MemoryNode {
     state: RwLock<State>,
 }
 
-/// The mutable state of an inode.
 pub(super) struct State {
     pub(super) content: Content,
     pub(super) nlink: u32,
@@ -31,7 +28,6 @@ pub(super) struct State {
     pub(super) flags: u32,
 }
 
-/// The data specific to a type of inode.
 pub(super) enum Content {
     Directory(Directory),
     File(Pages),
@@ -120,13 +116,13 @@ impl State {
         }
     }
 
-    /// Updates the times after a change of content.
+    /// After a change of content.
     pub(super) fn modified(&mut self) {
         let now = now();
         (self.mtime, self.ctime) = (now, now);
     }
 
-    /// Updates the time after another change.
+    /// After another change.
     pub(super) fn changed(&mut self) {
         self.ctime = now();
     }
@@ -141,7 +137,7 @@ impl State {
         self.changed();
     }
 
-    /// Sets all but the length.
+    /// All but the length.
     pub(super) fn set(&mut self, changes: &SetAttr) {
         let now = now();
         let time = |wanted: SetTime| match wanted {

@@ -1,5 +1,3 @@
-//! Operations in a directory of the kernel.
-
 use super::model::Outcome;
 use super::ops::Op;
 use dentree_vfs::{Allocate, Identity, OnExisting, SetXattr};
@@ -10,14 +8,14 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A directory of the kernel's own file system.
+/// A directory of the kernel's file system.
 pub struct Kernel {
     pub top: PathBuf,
     here: File,
     _dir: TempDir,
 }
 
-/// Sets this thread's credentials to `caller`.
+/// For this thread.
 pub fn become_user(caller: &Identity) {
     if let Identity::User { uid, gid, groups } = caller {
         let groups: Vec<Gid> = groups.iter().map(|&group| Gid::from_raw(group)).collect();
@@ -45,7 +43,7 @@ impl Kernel {
     }
 
     fn open(&self, path: &str, flags: OFlags, mode: u16) -> Result<File, Errno> {
-        // O_NONBLOCK: a pipe without a reader fails with ENXIO instead of waiting.
+        // Otherwise a pipe without a reader would wait.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(openat(&self.here, path, flags, Mode::from_raw_mode(mode.into()))?.into())
     }
@@ -78,8 +76,7 @@ impl Kernel {
             }
             Op::Chmod { path, mode: bits } => chmodat(here, path, mode(*bits), AtFlags::empty())?,
             Op::Chown { path, uid, gid } => {
-                // Without either, the kernel still clears bits, which `Vfs` is not asked to do
-                // here.
+                // Without either, the kernel still clears bits; `Vfs` is not called.
                 if uid.is_some() || gid.is_some() {
                     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
                     chownat(here, path, uid, gid, AtFlags::empty())?;
@@ -162,12 +159,12 @@ fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// ENXIO for a pipe without a reader: the permission checks have passed.
+/// ENXIO: no reader, but permissions are checked.
 fn no_reader(opened: Result<(), Errno>) -> Result<(), Errno> {
     if opened == Err(Errno::NXIO) { Ok(()) } else { opened }
 }
 
-/// `Vfs` fails with EINVAL for files other than regular ones.
+/// As `Vfs` for files that are not regular.
 fn no_pipe(opened: Result<File, Errno>) -> Result<File, Errno> {
     opened.map_err(|errno| if errno == Errno::NXIO { Errno::INVAL } else { errno })
 }

@@ -1,4 +1,4 @@
-//! A file system in memory, built from a list of paths.
+//! A file system in memory, from a list of paths.
 #![allow(dead_code)] // each test file uses a part of it
 
 pub mod kernel;
@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The inode at a path of the list.
 #[derive(Clone, Debug)]
 pub enum Thing {
     Dir,
@@ -19,7 +18,7 @@ pub enum Thing {
     Link(&'static str),
 }
 
-/// One line of the list: a path below the root, the inode, permission bits, owner.
+/// A path below the root, the inode, permission bits, owner.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub path: &'static str,
@@ -40,7 +39,6 @@ pub fn link(path: &'static str, target: &'static str) -> Line {
     Line { path, thing: Thing::Link(target), permissions: 0o777, uid: 0 }
 }
 
-/// The node of an inode: its number and content.
 pub struct Node {
     line: Line,
     ino: Ino,
@@ -48,15 +46,14 @@ pub struct Node {
     names: BTreeMap<Vec<u8>, Ino>,
 }
 
-/// The file system; counts lookups.
+/// Counts lookups.
 pub struct MemFs {
     nodes: Vec<Node>,
     pub lookups: AtomicU64,
 }
 
 impl MemFs {
-    /// Builds the tree; parents precede their children in `lines`. Inode 1 is the root, line `i` is
-    /// inode `i + 2`.
+    /// Parents precede children. Inode 1 is the root, line `i` is inode `i + 2`.
     pub fn new(lines: &[Line]) -> MemFs {
         let root = Node { line: dir(""), ino: Ino(1), parent: Ino(1), names: BTreeMap::new() };
         let mut nodes = vec![root];

@@ -1,10 +1,9 @@
-//! Operations on a `Vfs` by path, as system calls.
+//! System calls on a `Vfs`, by path.
 
 use super::ops::Op;
 use dentree_vfs::*;
 use std::sync::Arc;
 
-/// The result of an operation.
 pub type Outcome = std::result::Result<Vec<u64>, i32>;
 
 pub fn apply<F: FileSystem>(vfs: &Vfs<F>, caller: &Identity, op: &Op) -> Outcome {
@@ -114,7 +113,7 @@ fn run<F: FileSystem>(vfs: &Vfs<F>, caller: &Identity, op: &Op) -> Result<Vec<u6
     Ok(Vec::new())
 }
 
-/// The checks of `open(2)` with `O_WRONLY | O_NOFOLLOW` on an existing inode.
+/// `O_WRONLY | O_NOFOLLOW` on an existing inode.
 fn open_for_writing<F: FileSystem>(vfs: &Vfs<F>, caller: &Identity, inode: &Inode<F>) -> Result<()> {
     match inode.kind() {
         FileType::Symlink => Err(Error::Loop),

@@ -5,12 +5,12 @@ use super::model;
 use dentree_vfs::{Allocate, Identity, MemoryFs, OnExisting, SetXattr, Vfs, WalkOptions};
 use proptest::prelude::*;
 
-/// An ordinary user's id, and its group's.
+/// Id of an ordinary user and group.
 pub const NOBODY: u32 = 65534;
 /// Another user's.
 pub const OTHER: u32 = 1234;
 
-/// An operation; paths are relative to the top.
+/// Paths are relative to the top.
 #[derive(Clone, Debug)]
 pub enum Op {
     Create {
@@ -55,7 +55,7 @@ pub enum Op {
         uid: Option<u32>,
         gid: Option<u32>,
     },
-    /// The times: `None` keeps, `Some(None)` sets to now, else seconds.
+    /// `None` keeps, `Some(None)` is now, else seconds.
     Utimes {
         path: String,
         atime: Option<Option<i64>>,
@@ -87,7 +87,7 @@ pub enum Op {
         path: String,
         name: &'static str,
     },
-    /// Whether the path exists, and its permissions.
+    /// Existence and permissions.
     Stat {
         path: String,
     },
@@ -100,7 +100,7 @@ const NAMES: [&str; 6] = ["a", "b", "c", "shared", "sticky", "group"];
 const XATTRS: [&str; 5] = ["user.one", "user.two", "trusted.x", "nothing.x", "user."];
 
 fn any_path() -> impl Strategy<Value = String> {
-    // Without `..`, which could lead out of the kernel's directory.
+    // `..` could leave the kernel's directory.
     let name = prop_oneof![16 => prop::sample::select(&NAMES[..]), 1 => Just(".")];
     prop::collection::vec(name, 1..4).prop_map(|parts| parts.join("/"))
 }
@@ -161,8 +161,7 @@ pub fn any_ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(any_op(), 1..most)
 }
 
-/// Creates the same small tree on both sides, with sticky and setgid directories and another
-/// user's.
+/// The same initial tree on both sides, with sticky and setgid directories and another user's.
 pub fn prepare(kernel: &Kernel, vfs: &Vfs<MemoryFs>) {
     let dir = |path: &str, mode| Op::Mkdir { path: path.into(), mode };
     let file = |path: &str, mode| Op::Create { path: path.into(), exclusive: true, mode };
@@ -195,8 +194,7 @@ pub fn prepare(kernel: &Kernel, vfs: &Vfs<MemoryFs>) {
 }
 
 impl Op {
-    /// Whether Linux follows POSIX here: with `fs.protected_hardlinks` a user may not link others'
-    /// files.
+    /// Linux deviates from POSIX with `fs.protected_hardlinks`: users may not link others' files.
     pub fn is_comparable(&self, vfs: &Vfs<MemoryFs>, caller: &Identity) -> bool {
         let Op::Link { from, .. } = self else { return true };
         let Identity::User { uid, .. } = caller else { return true };
@@ -204,7 +202,7 @@ impl Op {
         found.is_ok_and(|inode| inode.attr().uid == *uid)
     }
 
-    /// Cases that random operations rarely reach.
+    /// Rarely reached by random operations.
     pub fn special() -> Vec<Op> {
         let rename = |from: &str, to: &str, how| Op::Rename { from: from.into(), to: to.into(), how };
         let long = "n".repeat(256);

@@ -1,4 +1,4 @@
-//! The visible state of a tree, in comparable form.
+//! The visible state of a tree.
 
 use super::kernel::Kernel;
 use dentree_vfs::{FileSystem, FileType, Identity, Ino, Inode, ReaddirStart, Vfs};
@@ -8,26 +8,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One inode under one path.
+/// An inode under a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     mode: u32,
     uid: u32,
     gid: u32,
     nlink: u64,
-    /// The first path of the same inode.
+    /// Its first path.
     same_as: String,
-    /// Length and content of a file, target of a link.
+    /// Length and content, or link target.
     size: u64,
     content: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Whole seconds, if set to a time long past. (The kernel updates an atime that is older.)
+    /// Seconds of a time long past. (The kernel updates an older atime.)
     old_mtime: Option<i64>,
 }
 
 pub type Tree = BTreeMap<String, Seen>;
 
-/// Leading bytes that are compared.
+/// Bytes.
 const COMPARED: usize = 64 << 10;
 
 fn old(seconds: i64) -> Option<i64> {
@@ -147,7 +147,6 @@ fn see_kernel(at: &Path, path: &str, tree: &mut Tree, first: &mut HashMap<u64, S
     }
 }
 
-/// Number of inodes of a tree.
 pub fn inodes(tree: &Tree) -> u64 {
     tree.iter().filter(|(path, seen)| **path == seen.same_as).count() as u64
 }
