@@ -64,7 +64,7 @@ pub enum Error {
     /// The inode has the maximum number of links.
     #[error("inode {0} has the maximum number of links")]
     TooManyLinks(InodeNumber),
-    /// A directory to remove or replace.
+    /// A directory to remove or replace has entries.
     #[error("directory {0} is not empty")]
     NotEmpty(InodeNumber),
     /// The file system does not accept the name.

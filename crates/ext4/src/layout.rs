@@ -108,7 +108,7 @@ impl Ext4 {
         Ok(Some((block.0 << self.sb.block_size.log2()) + within + I_BLOCK_AT))
     }
 
-    /// Content, trees and attributes of an inode, in use or not.
+    /// Calls `each` for content, trees and attributes of an inode, in use or not.
     ///
     /// # Errors
     /// Those of reading the inode. Damage below it goes to `damaged`.

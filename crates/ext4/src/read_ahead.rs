@@ -136,7 +136,7 @@ pub(crate) struct Sequence {
 const MAX_STRIDE: u32 = 128;
 
 impl Sequence {
-    /// When block `at` of `end` is missing or first used.
+    /// Plans read-ahead when block `at` of `end` is missing or first used.
     pub(crate) fn plan(&mut self, at: LogicalBlock, end: u32) -> Option<Vec<Range<u32>>> {
         let LogicalBlock(at) = at;
         // Enough blocks are in flight.
@@ -151,7 +151,7 @@ impl Sequence {
 }
 
 impl Ext4 {
-    /// When a lookup misses leaf `block`.
+    /// Planned when a lookup misses leaf `block`.
     pub(crate) fn leaf_neighbours(
         &self,
         dir: &Snapshot,
@@ -180,7 +180,7 @@ impl Ext4 {
         (!around.is_empty()).then_some(around)
     }
 
-    /// When `block`, which contains inode `ino`, is missing.
+    /// Planned when `block`, which contains inode `ino`, is missing.
     pub(crate) fn inode_table_neighbours(
         &self,
         ino: InodeNumber,
@@ -223,12 +223,12 @@ impl Ext4 {
     }
 }
 
-/// Those of some 700,000 names with blocks of 4 KiB.
+/// Index blocks to prefetch: those of some 700,000 names with blocks of 4 KiB.
 const FIRST_OF_INDEX: usize = 16;
 
 impl Ext4 {
-    /// The root and the first index blocks, one by one. A concurrent lookup waits only for what it
-    /// needs.
+    /// Reads the root and the first index blocks, one by one. A concurrent lookup waits only for
+    /// what it needs.
     pub(crate) fn prefetch_index(&self, dir: &Snapshot) {
         let reads = self.dx_read_ahead != DxReadAhead::Off && self.is_indexed(dir);
         if !reads || dir.kind != FileType::Directory || dir.has(InodeFlags::INLINE_DATA) {
@@ -265,7 +265,8 @@ impl Ext4 {
         self.read_ahead(merge_runs(blocks.into_iter().map(|block| block..block + 1), MAX_GAP));
     }
 
-    /// The first blocks, in device order, once the inodes are read. Limited to a part of the cache.
+    /// Reads the first blocks, in device order, once the inodes are read. Limited to a part of the
+    /// cache.
     pub(crate) fn prefetch_directories(&self, inos: impl Iterator<Item = InodeNumber> + Clone) {
         self.read_inodes_ahead(inos.clone());
         let (mut runs, mut left) = (Runs::new(), (self.cache_blocks() / 8) as u64);
@@ -320,7 +321,7 @@ impl Ext4 {
     }
 }
 
-/// Cheaper than another request.
+/// Unneeded blocks to read between needed ones: cheaper than another request.
 const MAX_GAP: u64 = 3;
 
 pub(crate) fn merge_runs<B>(runs: impl IntoIterator<Item = Range<B>>, gap: u64) -> Vec<Range<B>>

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A bitmap and a descriptor.
 pub(crate) const ALLOC_CREDITS: u32 = 2;
 
-/// (1/n of the wanted length that suffices, groups searched).
+/// Passes: 1/n of the wanted length suffices; groups searched.
 const PASSES: [(u32, u32); 3] = [(1, 32), (8, 128), (u32::MAX, u32::MAX)];
 
 pub(super) enum Bitmap {
@@ -88,7 +88,6 @@ impl Ext4 {
         Ok(None)
     }
 
-    /// Allocates the first block of a free run; preallocates the rest.
     pub(super) fn allocate_and_preallocate(
         &self,
         handle: &mut Handle<'_>,

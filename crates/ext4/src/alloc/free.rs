@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Ext4 {
-    /// Frees blocks as of the next commit. `is_metadata`: they were changed through the journal.
-    /// `Corrupt` if they are beyond the file system, system blocks, or free already.
+    /// Frees blocks; they become available with the commit. `is_metadata`: they were changed
+    /// through the journal. `Corrupt` if they are beyond the file system, system blocks, or free
+    /// already.
     pub(crate) fn free_blocks(
         &self,
         handle: &mut Handle<'_>,
@@ -181,7 +182,6 @@ impl Ext4 {
         Ok(discarded << log2)
     }
 
-    /// `blocks`, `least` and the result count blocks.
     fn trim_group(&self, group: GroupNumber, blocks: Range<u64>, least: u64) -> Result<u64> {
         let space = &self.writer()?.space;
         let [from, to] = [blocks.start, blocks.end].map(|block| usize::try_from(block).unwrap_or(usize::MAX));

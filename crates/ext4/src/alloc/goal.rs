@@ -16,7 +16,7 @@ struct Goal {
 }
 
 thread_local! {
-    /// Only a hint: may be of another file system.
+    /// A hint: the directory may be of another file system.
     static GOAL: Cell<Goal> = const { Cell::new(Goal { dir: InodeNumber(0), skip: 0, files: 0 }) };
 }
 

@@ -7,7 +7,8 @@
 //!
 //! # Who protects what
 //! A group's lock guards its descriptor and bitmaps. The list of changed groups has a lock of its
-//! own, a leaf. The commit takes both with no handle open, so their holders do not wait for it.
+//! own, a leaf. The commit takes these locks one by one, with no handle open: their holders do not
+//! wait for it.
 //!
 //! # Guarantees
 //! - *Credits.* The first change pays for the block.
@@ -31,7 +32,8 @@ pub(crate) struct Groups {
 #[repr(align(128))]
 struct Group {
     desc: NamedMutex<GroupState>,
-    /// `inodes_per_group`: full. A hint, written under the lock and read without it.
+    /// No inode before it is free; `inodes_per_group` means full. A hint, written under the lock
+    /// and read without it.
     first_free_inode: AtomicU32,
 }
 
@@ -39,9 +41,8 @@ pub(crate) struct GroupState {
     pub(crate) desc: GroupDesc,
     /// Descriptor block, and index in it.
     place: (BlockNumber, usize),
-    /// The last to write it to its block.
+    /// The last transaction that wrote it to its block.
     written_in: Option<Tid>,
-    /// Changed since it was written.
     is_dirty: bool,
 }
 
@@ -76,7 +77,6 @@ impl Groups {
         self.all.get(usize::try_from(group.0).ok()?)?.desc.try_lock()
     }
 
-    /// `inodes_per_group` means that the group is full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         &self.group(group).first_free_inode
     }
@@ -116,7 +116,6 @@ impl Groups {
         }
     }
 
-    /// The commit calls this.
     pub(crate) fn write_dirty(&self, changes: &mut BeforeCommit<'_>) -> io::Result<()> {
         let changed = std::mem::take(&mut *self.changed());
         for group in changed {

@@ -96,7 +96,6 @@ impl GroupSpace {
         no_run_of == 0 || len < no_run_of
     }
 
-    /// `None` if nothing is unavailable.
     fn with_unavailable(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         let mut seen = self.uncommitted().bits.cover(bitmap);
         if let Some(both) = self.preallocated().cover(seen.as_deref().unwrap_or(bitmap)) {
@@ -137,7 +136,6 @@ impl UncommittedFrees {
 /// while allocated, and preallocated while in no set.
 #[derive(Default)]
 struct BlockSet {
-    /// Shorter than the group's bitmap, up to the last byte needed.
     bits: Vec<u8>,
     count: usize,
 }
@@ -158,7 +156,6 @@ impl BlockSet {
         }
     }
 
-    /// `None` if the set is empty.
     fn cover(&self, bitmap: &[u8]) -> Option<Vec<u8>> {
         if self.count == 0 {
             return None;

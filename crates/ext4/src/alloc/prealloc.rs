@@ -1,4 +1,4 @@
-//! Preallocation keeps the blocks of directories contiguous that grow in turn.
+//! Preallocation: directories that grow in turn stay contiguous.
 //!
 //! # Data
 //! A directory without a preallocation gets the first block of a free run; the rest is
@@ -37,7 +37,6 @@ pub(super) struct Preallocations(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     of: HashMap<InodeNumber, Prealloc>,
-    /// Sum over all preallocations.
     blocks: u64,
     made: u64,
 }

@@ -67,7 +67,7 @@ pub(crate) fn is_in_meta_group(sb: &Superblock, group: GroupNumber) -> bool {
     sb.incompat.has(Incompat::META_BG) && group.0 / sb.descs_per_block() >= sb.first_meta_bg
 }
 
-/// Used and reserved, after a superblock.
+/// Counts used and reserved ones, after a superblock.
 fn descriptor_blocks(sb: &Superblock) -> u64 {
     let all = if sb.incompat.has(Incompat::META_BG) {
         sb.first_meta_bg.min(sb.desc_blocks())

@@ -38,7 +38,7 @@ impl Ext4 {
         Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
     }
 
-    /// Unverified. A hole is an error.
+    /// Reads a block unverified. A hole is an error.
     pub(crate) fn dir_block(
         &self,
         dir: &Snapshot,
@@ -91,7 +91,7 @@ impl Ext4 {
         }
     }
 
-    /// Verified. `None` for an index block.
+    /// Reads a verified leaf. `None` for an index block.
     pub(crate) fn dir_leaf(
         &self,
         dir: &Snapshot,

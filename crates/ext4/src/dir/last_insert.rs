@@ -37,13 +37,13 @@ impl LastInserts {
 
     pub(super) fn set(&self, leaf: BlockNumber, start: usize) {
         let place = u64::try_from(start / 4).unwrap_or(u64::MAX);
-        // 48 bits for a block number.
+        // A block number has 48 bits.
         if place >> PLACE_BITS == 0 && leaf.0 >> (u64::BITS - PLACE_BITS) == 0 {
             self.word(leaf).store(leaf.0 << PLACE_BITS | place, Relaxed);
         }
     }
 
-    /// The leaf changes, or the block becomes one.
+    /// Called for a leaf that changes, and a block that becomes one.
     pub(super) fn clear(&self, leaf: BlockNumber) {
         let word = self.word(leaf);
         if word.load(Relaxed) >> PLACE_BITS == leaf.0 {

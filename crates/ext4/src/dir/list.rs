@@ -91,7 +91,7 @@ impl Ext4 {
     }
 
     pub(crate) fn list_from(&self, dir: &Snapshot, after: Option<u64>, each: &mut Each<'_>) -> Result<()> {
-        // Positions from no listing precede all hashes.
+        // A number from no listing may lack the mark: it precedes all hashes.
         let by_hash = self.writer.is_some() || after.is_some_and(|cookie| cookie & BY_HASH != 0);
         match self.listing_hash(dir).filter(|_| by_hash) {
             Some(version) => {
@@ -266,7 +266,6 @@ impl Ext4 {
         Ok(each(DirEntry { name: &name, ino, kind: self.kind_of(entry), cookie }))
     }
 
-    /// Reports entries after `after`.
     fn each_sorted<'a>(
         &self,
         dir: &Snapshot,

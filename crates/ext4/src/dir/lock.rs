@@ -54,8 +54,8 @@
 //! # Known limits
 //! Changes of a directory without an index are serial, as are splits of one directory: 8 threads
 //! that make 60,000 files on 2 processors wait for the growth lock in 1 to 4% of their time, for
-//! leaves 9 to 28 times as long. One thread holds the growth lock for 7% of its time, enough for a
-//! dozen (`cargo bench -p dentree-ext4 --bench growth_waits`).
+//! leaves 9 to 28 times as long. One thread holds the growth lock for 7% of its time, so it limits
+//! more than a dozen parallel threads (`cargo bench -p dentree-ext4 --bench growth_waits`).
 
 use super::format::Found;
 use super::insert::Plan;
@@ -222,7 +222,6 @@ impl Ext4 {
         self.is_indexed(dir) && !dir.has(InodeFlags::INLINE_DATA) && !dir.has(InodeFlags::ENCRYPT)
     }
 
-    /// `None` if a block is unreadable.
     fn current_path(&self, dir: &Node, name: &[u8]) -> Option<(SnapshotRef, HtreePath)> {
         self.path_in(dir.snapshot(), name)
     }

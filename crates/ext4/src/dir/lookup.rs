@@ -284,7 +284,7 @@ impl Ext4 {
     }
 }
 
-/// Until a search succeeds or `moved` returns no other path.
+/// Searches until one search succeeds or `moved` returns no other path.
 pub(crate) fn search_until_stable<W, R, E>(
     path: W,
     mut search: impl FnMut(&W) -> std::result::Result<Option<R>, E>,
@@ -302,7 +302,7 @@ pub(crate) fn search_until_stable<W, R, E>(
     }
 }
 
-/// Have the same entries in the same blocks.
+/// Whether both have the same entries in the same blocks.
 fn has_same_layout(a: &Snapshot, b: &Snapshot) -> bool {
     let layout = |dir: &Snapshot| (dir.inode.size, dir.inode.flags, dir.inode.block);
     std::ptr::eq(a, b) || layout(a) == layout(b) && (!a.has(InodeFlags::INLINE_DATA) || a.tail == b.tail)

@@ -162,7 +162,7 @@ impl Ext4 {
         self.sb.ro_compat.has(dentree_ext4_format::RoCompat::DIR_NLINK) && self.is_indexed(dir)
     }
 
-    /// Though `vfs` found the name.
+    /// The error if the directory lacks a name that `vfs` found.
     fn no_entry(dir: &Snapshot) -> crate::Error {
         dir.place(Structure::DirectoryEntry).corrupt(Problem::Missing { what: "the name" })
     }

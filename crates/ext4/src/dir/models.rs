@@ -22,7 +22,6 @@ struct Directory {
     locks: DirectoryLocks,
     /// Root first. A free block is an empty leaf.
     blocks: Vec<Mutex<Arc<Block>>>,
-    /// Size in blocks.
     size: Mutex<usize>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum SearchName<'a> {
     Exact(&'a [u8]),
     Folded(FoldedName<'a>),
     NoKey(NoKeyName),
-    /// No no-key name, though the directory is encrypted.
+    /// Not a no-key name, though the directory is encrypted.
     Impossible,
 }
 

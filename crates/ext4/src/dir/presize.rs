@@ -51,7 +51,7 @@ impl Layout {
 }
 
 impl Ext4 {
-    /// Leaves a directory that is large, or whose entries fit into a block, as it is. After
+    /// Does nothing if the directory is large already or the entries fit into a block. After
     /// [`Error::NoSpace`] the directory may be longer, but is still empty.
     pub(crate) fn presize_directory(&self, dir: &Node, entries: u64) -> Result<()> {
         let snapshot = dir.snapshot();

@@ -38,7 +38,6 @@ pub(super) enum Source<'a> {
 
 #[derive(Clone, Copy)]
 pub(super) struct CallerBlocks<'a> {
-    /// Number of the first block in the file.
     pub(super) first: u32,
     pub(super) bytes: &'a [u8],
     pub(super) block_size: usize,

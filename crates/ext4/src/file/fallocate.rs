@@ -67,7 +67,6 @@ impl Ext4 {
         self.update_dirty_list(node, content)
     }
 
-    /// Fills all holes or fails.
     fn fill_holes(&self, node: &Node, blocks: &Range<u64>) -> Result<()> {
         let mut missing = 0;
         self.each_run(node, blocks, |mapping, run| {

@@ -15,8 +15,8 @@ use dentree_sync::RwLockWriteGuard;
 use dentree_vfs::FileType;
 
 impl Ext4 {
-    /// If a write may leave the file inline: attributes share the space. Taken before the content
-    /// lock.
+    /// Locks the attributes if a write may leave the file inline, as they share the space. Precedes
+    /// the content lock.
     pub(super) fn lock_for_inline<'n>(
         &self,
         node: &'n Node,

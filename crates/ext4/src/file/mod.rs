@@ -51,7 +51,7 @@ impl DirtyInodes {
         self.nodes.lock()
     }
 
-    /// If it is dirty: an inode has only one node.
+    /// `None` for a clean inode. An inode has only one node.
     pub(crate) fn node(&self, ino: InodeNumber) -> Option<Node> {
         self.nodes().get(&ino).cloned()
     }
@@ -141,7 +141,6 @@ impl Ext4 {
         (by_map << log2).min(by_count).min(by_size)
     }
 
-    /// Drops dirty blocks as if never written.
     fn discard_dirty(&self, content: &mut Content, from: u64, end: u64) -> Result<()> {
         while let Some(block) = content.next_block(from, end) {
             self.remove_block(content, LogicalBlock(block), true)?;

@@ -5,7 +5,6 @@ use crate::{Error, Ext4, Node, Result, Structure};
 use dentree_ext4_format::{Incompat, InodeFlags, LogicalBlock, Problem};
 use dentree_jbd2::Handle;
 
-/// Longest target in the inode.
 const FAST_SYMLINK_MAX: usize = 59;
 
 impl Ext4 {
@@ -50,7 +49,6 @@ impl Ext4 {
         Ok(self.metadata(at, place)?.get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Puts the target into the inode, or into a metadata block.
     pub(crate) fn init_symlink(
         &self,
         handle: &mut Handle<'_>,

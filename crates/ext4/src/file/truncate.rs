@@ -47,7 +47,7 @@ impl Ext4 {
             let cuts = size < old || self.next_mapped(&snapshot, kept..FILE_END)?.is_some();
             let mut handle = self.start(UNMAP_CREDITS + ORPHAN_CREDITS)?;
             if cuts {
-                // After a crash the orphan list finishes several transactions.
+                // It may take several transactions: after a crash the orphan list finishes them.
                 let added = self.add_orphan(&mut handle, snapshot.ino);
                 self.all_or_abort(added)?;
             }

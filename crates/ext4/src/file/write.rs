@@ -232,7 +232,7 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Before the file grows.
+    /// Zeroes the rest of the last block, before the file grows.
     pub(super) fn zero_tail(&self, content: &mut Content, snapshot: &Snapshot) -> Result<()> {
         let size = snapshot.inode.size;
         let end = self.sb.block_size.blocks_for(size) << self.sb.block_size.log2();

@@ -24,7 +24,6 @@ const UNCHANGED: u64 = 0;
 const CHANGED: u64 = 1;
 const USED_ONCE: u64 = 2;
 
-/// Copies per thread.
 const COPIES: usize = 4;
 
 #[derive(Debug, Default)]
@@ -33,7 +32,6 @@ pub(crate) struct SnapshotVersion(AtomicU64);
 #[derive(Default)]
 struct Local {
     copies: [(u64, Option<Arc<Snapshot>>); COPIES],
-    /// The copy to replace next.
     oldest: usize,
 }
 

@@ -105,7 +105,6 @@ impl Ext4 {
         Ok(inode.links > 0 && !inode.flags.has(InodeFlags::EA_INODE))
     }
 
-    /// Also returns the inode's index in the block.
     fn inode_block(&self, ino: InodeNumber) -> Result<(Buffer, usize, Place)> {
         let place = Structure::Inode.of(ino);
         self.sb.check_inode("the inode number", ino).map_err(|problem| place.corrupt(problem))?;

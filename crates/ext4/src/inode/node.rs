@@ -116,7 +116,6 @@ impl Node {
         self.change_and_hold(change).0
     }
 
-    /// Also returns the new snapshot.
     pub(crate) fn change_and_hold<R>(&self, change: impl FnOnce(&mut Snapshot) -> R) -> (R, SnapshotRef) {
         let active = self.active();
         let mut newest = active.newest.write();

@@ -22,7 +22,6 @@ pub(crate) struct Orphans {
 
 #[derive(Default)]
 struct State {
-    /// Head of the list.
     newest: Option<InodeNumber>,
     places: HashMap<InodeNumber, OrphanPlace>,
     file: Option<OrphanFile>,
@@ -100,7 +99,7 @@ impl Ext4 {
         let seed = self.sb.has_metadata_csum().then_some(file.inode.checksum_seed);
         let mut free = Vec::new();
         let blocks = self.sb.block_size.blocks_for(file.inode.size);
-        // Distinct blocks: a longer file would read some many times.
+        // A longer file would read some blocks many times.
         let max = self.sb.blocks_count.min(u64::from(u32::MAX));
         let place = file.place(Structure::OrphanFile);
         Problem::check_range("the orphan file's blocks", blocks, 1, max).map_err(|p| place.corrupt(p))?;

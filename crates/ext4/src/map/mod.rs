@@ -25,7 +25,6 @@ pub(crate) enum Mapping {
     Hole,
 }
 
-/// File blocks with one mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     pub(crate) mapping: Mapping,
@@ -51,7 +50,6 @@ impl Run {
     }
 }
 
-/// Receives a run and its first file block.
 pub(crate) type Each<'a> = dyn FnMut(LogicalBlock, Run) -> Result<ControlFlow<()>> + 'a;
 
 pub(crate) struct Wanted<'a, 'e> {
@@ -139,7 +137,6 @@ const MOST_RUNS: usize = 256;
 /// The runs that the last walk found.
 #[derive(Default)]
 pub(crate) struct MapCache {
-    /// Runs by first file block.
     runs: Vec<(u32, Run)>,
 }
 

@@ -116,7 +116,6 @@ impl Ext4 {
         Ok(flow)
     }
 
-    /// File blocks of a tree with so many levels.
     fn span(&self, levels: u32) -> u64 {
         1 << ((self.sb.block_size.log2() - 2) * levels)
     }

@@ -9,7 +9,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Also returns how many metadata blocks were read.
 fn at_once(fs: &Ext4, node: &Snapshot, wanted: &[Range<u64>]) -> (Vec<(u64, Mapping)>, u64) {
     let before = fs.buffer_stats();
     let mut found = Vec::new();

@@ -3,9 +3,9 @@
 use super::{MkfsError, MkfsOptions};
 use dentree_ext4_format::{BlockSize, Compat, GroupNumber, Incompat, Superblock};
 
-/// Inodes per group, as the first has the reserved inodes, `lost+found` and the orphan file.
+/// Fewest inodes per group, as the first has the reserved ones, `lost+found` and the orphan file.
 const LEAST_INODES: u64 = 16;
-/// Besides its metadata, in a last group (as mke2fs).
+/// Fewest blocks besides metadata in a last group, as in mke2fs.
 pub(crate) const LEAST_DATA: u64 = 50;
 /// `user_xattr` and `acl`, as in Debian's `mke2fs.conf`.
 const DEFAULT_MOUNT_OPTS: u32 = 0xC;

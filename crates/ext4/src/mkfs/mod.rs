@@ -4,7 +4,7 @@
 //! 1.47). It skips blocks of zeros, so a sparse file stays sparse: 20 GiB need some hundred blocks.
 //! With descriptor checksums, bitmaps are created at a group's first use.
 //!
-//! The primary superblock is written last, after a flush: an interrupted mkfs cannot be mounted.
+//! The primary superblock is written last, after a flush: an interrupted mkfs is not mounted.
 //!
 //! # Differences from mke2fs
 //! - Inode tables that read as zeros have `ITABLE_ZEROED`: the kernel need not zero them.

@@ -13,11 +13,11 @@ use std::ops::Range;
 
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Cleared at both ends: Btrfs has its signature at 64 KiB, ZFS and RAID within 256 KiB of either
-/// end.
+/// Bytes cleared at both ends: Btrfs has its signature at 64 KiB, ZFS and RAID within 256 KiB of
+/// either end.
 const SIGNATURES: u64 = 512 << 10;
 
-/// All structures, a flush, then the primary superblock.
+/// Writes all structures, flushes, then writes the primary superblock.
 pub(super) fn write(
     device: &dyn BlockDevice,
     sb: &mut Superblock,
@@ -163,7 +163,8 @@ fn overhead(sb: &Superblock, group: GroupNumber) -> u32 {
     u32::try_from(base_blocks(sb, group) + 2 + sb.inode_table_blocks()).unwrap_or(0)
 }
 
-/// Before a mount initializes them: the first, and without descriptor checksums all.
+/// Zeroes tables that are read before a mount initializes them: the first, and without descriptor
+/// checksums all.
 fn zero_tables(out: &Output<'_>, sb: &Superblock, layout: &Layout) -> Result<(), MkfsError> {
     let read_first = if sb.has_group_checksums() { 1 } else { layout.groups.len() };
     for desc in layout.groups.iter().take(read_first) {
@@ -191,7 +192,7 @@ fn write_inodes(out: &Output<'_>, sb: &Superblock, layout: &Layout, files: &File
     Ok(())
 }
 
-/// Descriptors after the primary superblock, and the backups of both.
+/// Writes the descriptors after the primary superblock, and the backups of both.
 fn write_copies(out: &Output<'_>, sb: &mut Superblock, layout: &Layout) -> Result<(), MkfsError> {
     let descriptors = descriptors(sb, &layout.groups);
     for group in

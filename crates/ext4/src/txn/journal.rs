@@ -8,8 +8,8 @@ use dentree_jbd2::JournalLocation;
 use std::ops::ControlFlow;
 
 impl Ext4 {
-    /// Onto the device if it is writable, else in memory. Reads the superblock again, whose
-    /// journaled copy is newer.
+    /// Replays onto the device if it is writable, else in memory. Then reads the superblock again,
+    /// whose journaled copy is newer.
     pub(crate) fn with_journal_replayed(
         self,
         offset: u64,
@@ -66,7 +66,7 @@ impl Ext4 {
         let journal = self.read_inode(sb.journal_inum)?;
         let corrupt = |problem| journal.place(Structure::Journal).corrupt(problem);
         let blocks = sb.block_size.blocks_for(journal.inode.size);
-        // Distinct blocks: bounds the work for one mapped a million times.
+        // Blocks are distinct: this bounds the work for one mapped a million times.
         let on_device = self.device.size() >> sb.block_size.log2();
         let max = sb.blocks_count.min(on_device).min(u64::from(u32::MAX));
         Problem::check_range("the journal's blocks", blocks, 1, max).map_err(corrupt)?;

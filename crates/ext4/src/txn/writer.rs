@@ -72,7 +72,6 @@ impl Writer {
         })
     }
 
-    /// `group` is below `sb.groups`.
     pub(crate) fn group(&self, group: GroupNumber) -> GroupDesc {
         self.groups.lock(group).desc
     }
@@ -86,7 +85,6 @@ impl Writer {
         self.groups.free_inodes()
     }
 
-    /// Start of the search for a free inode; `inodes_per_group`: full.
     pub(crate) fn first_free_inode(&self, group: GroupNumber) -> &AtomicU32 {
         self.groups.first_free_inode(group)
     }
@@ -137,7 +135,6 @@ pub(crate) fn extend_or_restart(mut handle: Handle<'_>, credits: u32) -> Result<
 }
 
 impl Ext4 {
-    /// [`Error::ReadOnly`] if there is none.
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer.as_ref().ok_or(Error::ReadOnly)
     }

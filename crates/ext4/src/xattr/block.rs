@@ -23,7 +23,6 @@ pub(super) struct AttrBlock {
     pub(super) place: Place,
     /// The cache's hash; computed if the block lacks one.
     pub(super) key: u32,
-    /// User count when it was read.
     users: u32,
 }
 
@@ -62,7 +61,7 @@ impl NewBlock {
 }
 
 impl Ext4 {
-    /// Caches it for sharing. The caller has the attribute lock or the only node.
+    /// Caches the block for sharing. The caller has the attribute lock or the only node.
     pub(super) fn xattr_block(&self, node: &Snapshot) -> Result<Option<AttrBlockData>> {
         let Some(number) = node.inode.xattr_block else { return Ok(None) };
         let place = node.place(Structure::XattrBlock).at(number);
@@ -200,7 +199,7 @@ impl Ext4 {
         Ok(rewritten)
     }
 
-    /// Frees it without users. Returns whether it did.
+    /// Frees the block with its last user. Returns whether it did.
     pub(super) fn release_block(&self, handle: &mut Handle<'_>, old: &AttrBlock) -> Result<bool> {
         let &AttrBlock { number, place, key, .. } = old;
         let blocks = &self.writer()?.xattr_caches.blocks;

@@ -30,7 +30,6 @@ struct Change<'a> {
 
 struct ChangePlan<'a> {
     next: Lists<'a>,
-    /// Location before; `to`: after.
     from: Option<(Location, XattrEntry<'a>)>,
     to: Option<Location>,
     fields_len: usize,

@@ -56,8 +56,8 @@ impl Ext4 {
         Ok(ExtendedFields { fields_len: wanted, moved })
     }
 
-    /// The smallest that makes the others fit into `room` bytes, else the largest. Returns it in
-    /// the form for a block.
+    /// Removes the smallest that makes the others fit into `room` bytes, else the largest. Returns
+    /// it in the form for a block.
     fn remove_for_space<'a>(
         &self,
         list: &mut Vec<XattrEntry<'a>>,

@@ -42,7 +42,8 @@ impl<'a> Lists<'a> {
 }
 
 impl Ext4 {
-    /// Copied to `text`: holding the block or snapshot would make a change copy it.
+    /// Names and values are copied to `text`: holding the block or snapshot would make a change
+    /// copy it.
     pub(super) fn lists<'a>(
         &self,
         snapshot: &Snapshot,
@@ -80,7 +81,6 @@ impl Ext4 {
     }
 }
 
-/// Copies names and values to `text`.
 fn read_list<'a>(
     list: Option<XattrList<'a>>,
     place: Place,
@@ -100,7 +100,6 @@ fn read_list<'a>(
     Ok(entries)
 }
 
-/// Name and value are at the start of `text`.
 fn entry_from<'a>(text: &mut &'a [u8], entry: XattrEntry<'_>) -> XattrEntry<'a> {
     let mut next = |len| {
         let (first, rest) = text.split_at(len);

@@ -56,7 +56,6 @@ impl Ext4 {
         Ok(content == value)
     }
 
-    /// Also returns the number of users.
     pub(super) fn value_inode(&self, ino: InodeNumber) -> Result<(Snapshot, u64)> {
         let holder = self.read_inode(ino)?;
         if !holder.has(InodeFlags::EA_INODE) || holder.has(InodeFlags::INLINE_DATA) {
@@ -69,7 +68,7 @@ impl Ext4 {
         Ok((holder, Inode::value_users(&bytes)))
     }
 
-    /// An orphan. The caller has no open handle.
+    /// The new inode is an orphan. The caller has no open handle.
     pub(super) fn create_value_file(&self, owner: &Node, value: &[u8]) -> Result<Node> {
         let inode = &owner.snapshot().inode;
         let kind = NewKind::Regular;

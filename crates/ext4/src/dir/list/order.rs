@@ -12,7 +12,6 @@ pub(super) struct HashOrder {
     pub(super) keys: Vec<u64>,
     /// Second hash by entry number.
     pub(super) lows: Vec<u32>,
-    /// A reused buffer.
     pub(super) digests: Vec<NameHash>,
     sorted: Vec<u64>,
 }
@@ -117,7 +116,6 @@ mod tests {
         order
     }
 
-    /// The same numbers in each run.
     fn numbers() -> impl Iterator<Item = u32> {
         (1_u32..).map(|n| n.wrapping_mul(0x9E37_79B9).rotate_left(15).wrapping_mul(0x85EB_CA6B))
     }

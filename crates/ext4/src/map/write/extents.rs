@@ -162,7 +162,7 @@ impl Ext4 {
 
 fn extent_of(first: u64, end: u64, target: Target) -> Extent {
     Extent {
-        // A leaf's range ends at 2^32.
+        // A leaf's range ends at 2^32 or before.
         logical: LogicalBlock(u32::try_from(first).unwrap_or(u32::MAX)),
         len: u32::try_from(end - first).unwrap_or(u32::MAX),
         start: target.start,

@@ -6,7 +6,7 @@ use dentree_ext4_format::{BlockNumber, Problem};
 use dentree_jbd2::Handle;
 use std::ops::Range;
 
-/// Those to trees of one, two and three levels follow.
+/// Direct pointers; those to trees of one, two and three levels follow.
 const DIRECT: u64 = 12;
 const POINTER_LEN: usize = 4;
 
@@ -15,7 +15,7 @@ struct Path {
     root: usize,
     /// Slots in the indirect blocks, down to the pointer.
     slots: Vec<usize>,
-    /// Existing ones, from the top.
+    /// Existing indirect blocks, from the top.
     blocks: Vec<BlockNumber>,
 }
 
