@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dentree-vfs",
         ],
     ),
+    ("dentree-find", &["dentree-vfs"]),
     ("dentree-fuse", &["dentree-sync", "dentree-vfs"]),
     ("dentree-http", &["dentree-vfs"]),
     (
@@ -47,6 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "dentree-blockdev",
             "dentree-ext4",
+            "dentree-find",
             "dentree-fuse",
             "dentree-http",
             "dentree-source",
@@ -58,7 +60,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-c", &["dentree-blockdev", "dentree-ext4", "dentree-source", "dentree-vfs"]),
     (
         "dentree-python",
-        &["dentree-blockdev", "dentree-ext4", "dentree-source", "dentree-table", "dentree-vfs"],
+        &[
+            "dentree-blockdev",
+            "dentree-ext4",
+            "dentree-find",
+            "dentree-source",
+            "dentree-table",
+            "dentree-vfs",
+        ],
     ),
     (
         "dentree-source",

@@ -5,11 +5,11 @@
 //! meaning away. What exists under the argument's own name is that, and a pattern that matches
 //! nothing stays as it is, so that the command says what is missing.
 
-use crate::command::find::glob;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::path::join;
 use crate::progress::Total;
 use crate::report::Problem;
+use dentree_find::glob;
 use dentree_vfs::{DirEntry, WalkOptions};
 use std::ffi::OsString;
 use std::ops::ControlFlow;

@@ -4,6 +4,8 @@
 use crate::image::{Image, Node, SUPERUSER};
 use crate::path::join;
 use crate::report::{Problem, Report, Status};
+pub(crate) use dentree_find::Named as Entry;
+use dentree_find::Problems;
 use dentree_sync::Mutex;
 use dentree_vfs::{Attr, DirEntry, Error, FileType, Ino};
 use std::collections::HashSet;
@@ -25,14 +27,6 @@ struct Listed {
     kind: Option<FileType>,
     start: usize,
     len: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) ino: Ino,
-    /// If the directory entry has it.
-    pub(crate) kind: Option<FileType>,
 }
 
 impl Listing {
@@ -187,6 +181,12 @@ impl<'a> Tree<'a> {
     }
 
     pub(crate) fn problem(&self, path: &[u8], error: &dentree_vfs::Error) {
+        self.report.problem(&self.image.problem(path, error));
+    }
+}
+
+impl Problems for Tree<'_> {
+    fn problem(&self, path: &[u8], error: &Error) {
         self.report.problem(&self.image.problem(path, error));
     }
 }

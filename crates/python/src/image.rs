@@ -2,10 +2,11 @@
 
 use crate::errors::{at, of_image};
 use crate::file::{File, read_all};
+use crate::find::Search;
 use crate::source;
 use crate::stat::{Stat, timestamp};
 use crate::table::Table;
-use crate::tree::{Tree, list};
+use crate::tree::{Entry, Noted, Tree, list};
 use dentree_blockdev::Access;
 use dentree_ext4::{Ext4, Options};
 use dentree_vfs::*;
@@ -15,7 +16,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub(crate) type Fs = Arc<Vfs<Ext4>>;
 pub(crate) type Node = Arc<Inode<Ext4>>;
@@ -230,15 +231,41 @@ impl Image {
         let top = this.on_node(slf.py(), &path, true, |_, node| {
             if node.is_dir() { Ok(node.ino()) } else { Err(Error::NotADirectory) }
         })?;
-        let tree = Tree::new(path.into_os_string().into_vec(), top, depth.unwrap_or(u32::MAX), stat);
-        Ok(Below { fs: this.fs()?, tree: tree.into() })
+        let fs = this.fs()?;
+        let search = Search::levels(depth.unwrap_or(u32::MAX));
+        let tree = Tree::new(path.into_os_string().into_vec(), top, search, stat);
+        Ok(Below { fs, tree: tree.into(), noted: Noted::default() })
+    }
+
+    /// An iterator over lists of the paths at and below `path` that an expression of `dentree find`
+    /// finds, given as its words.
+    fn search(&self, py: Python<'_>, path: PathBuf, words: Vec<OsString>) -> PyResult<Found> {
+        let fs = self.fs()?;
+        let search = py.detach(|| Search::compile(&fs, &words))?;
+        let noted = Noted::default();
+        let path = path.into_os_string().into_vec();
+        let found = py.detach(|| {
+            let top = walk(&fs, &path, false)?;
+            Ok(Tree::with_top(&fs, path.clone(), &top, search, &noted))
+        });
+        let (top, tree) = found.map_err(|error: Error| at(&path, &error))?;
+        Ok(Found { top: Mutex::new(top), below: Below { fs, tree: tree.into(), noted } })
     }
 
     /// What is below a directory as an Arrow table, one row a name. `columns` are those that are
-    /// wanted, in their order; `xattrs` and `sha256` are read only if they are among them.
-    #[pyo3(signature = (path=PathBuf::from("/"), *, columns=None))]
-    fn table(&self, path: PathBuf, columns: Option<Vec<String>>) -> PyResult<Table> {
-        Table::new(self.fs()?, &self.name, path.into_os_string().into_vec(), columns)
+    /// wanted, in their order; some are read only if they are among them. `words` are an expression
+    /// of `dentree find` that names have to hold for.
+    fn scan(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        columns: Option<Vec<String>>,
+        words: Vec<OsString>,
+    ) -> PyResult<Table> {
+        let fs = self.fs()?;
+        // Told at once, not by the first batch.
+        py.detach(|| Search::compile(&fs, &words))?;
+        Table::new(fs, &self.name, path.into_os_string().into_vec(), columns, words)
     }
 
     /// The target of a symbolic link.
@@ -410,7 +437,23 @@ impl Image {
 #[pyclass(module = "dentree._dentree")]
 pub(crate) struct Below {
     fs: Fs,
-    tree: std::sync::Mutex<Tree>,
+    tree: Mutex<Tree>,
+    noted: Noted,
+}
+
+impl Below {
+    /// What is found in the next directory. What is damaged is a warning.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Entry>>> {
+        let entries = py.detach(|| {
+            let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+            tree.next(&self.fs, &self.noted)
+        });
+        for (path, reason) in self.noted.take() {
+            let message = CString::new(format!("{path}: {reason}")).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1)?;
+        }
+        Ok(entries)
+    }
 }
 
 #[pymethods]
@@ -420,21 +463,39 @@ impl Below {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
-        let mut damage = None;
-        let entries = py.detach(|| {
-            let mut tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
-            tree.next(&self.fs, &mut |path, error| damage = Some(at(path, &error)))
-        });
-        if let Some(error) = damage {
-            let message = CString::new(error.to_string()).unwrap_or_default();
-            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1)?;
-        }
-        let Some(entries) = entries else { return Ok(None) };
+        let Some(entries) = self.next(py)? else { return Ok(None) };
         let stat = Stat::new(py)?;
         let rows = entries.into_iter().map(|entry| {
             let stat = entry.attr.map(|attr| stat.of(&attr)).transpose()?;
             (OsString::from_vec(entry.path), entry.ino.0, entry.kind.letter(), stat).into_pyobject(py)
         });
         PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?).map(Some)
+    }
+}
+
+/// Paths that a search finds.
+#[pyclass(module = "dentree._dentree")]
+pub(crate) struct Found {
+    top: Mutex<Option<Entry>>,
+    below: Below,
+}
+
+#[pymethods]
+impl Found {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<OsString>>> {
+        let path = |entry: Entry| OsString::from_vec(entry.path);
+        if let Some(top) = self.top.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Ok(Some(vec![path(top)]));
+        }
+        while let Some(entries) = self.below.next(py)? {
+            if !entries.is_empty() {
+                return Ok(Some(entries.into_iter().map(path).collect()));
+            }
+        }
+        Ok(None)
     }
 }

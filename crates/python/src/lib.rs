@@ -5,6 +5,7 @@
 
 mod errors;
 mod file;
+mod find;
 mod image;
 mod source;
 mod stat;
@@ -18,6 +19,7 @@ fn _dentree(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<image::Image>()?;
     module.add_class::<image::Below>()?;
+    module.add_class::<image::Found>()?;
     module.add_class::<file::File>()?;
     module.add_class::<table::Table>()
 }

@@ -3,23 +3,23 @@
 //! Consumers take it by the Arrow PyCapsule interface, without copying. Schema and columns are
 //! those of `dentree-table`.
 
+use crate::find::{Refusal, Search};
 use crate::image::{Fs, walk};
-use crate::tree::{Entry, Tree};
+use crate::tree::{Entry, Noted, Tree};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
+use dentree_find::Problems;
 use dentree_table::{Columns, Reader, Row};
-use dentree_vfs::{Error, Result};
+use dentree_vfs::Error;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ffi::OsString;
+use std::sync::Arc;
 
 /// Rows of a batch, at least; a directory is never cut.
 const ROWS: usize = 16 << 10;
-
-/// What cannot be read: path and reason.
-type Problems = Arc<Mutex<Vec<(String, String)>>>;
 
 /// One pass over the tree.
 struct Scan {
@@ -28,21 +28,16 @@ struct Scan {
     tree: Tree,
     columns: Columns,
     reader: Reader,
-    problems: Problems,
+    problems: Arc<Noted>,
 }
 
 impl Scan {
     fn row(&self, entry: Entry) -> Row {
         let Entry { path, ino, kind, attr } = entry;
         let mut row = Row::new(self.image.clone(), path.clone(), ino, kind, attr);
-        self.reader.read(&self.fs, &mut row, &mut |error| note(&self.problems, &path, &error));
+        self.reader.read(&self.fs, &mut row, &mut |error| self.problems.problem(&path, &error));
         row
     }
-}
-
-fn note(problems: &Problems, path: &[u8], error: &Error) {
-    let problem = (String::from_utf8_lossy(path).into_owned(), error.to_string());
-    problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
 }
 
 impl Iterator for Scan {
@@ -50,9 +45,8 @@ impl Iterator for Scan {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut rows = Vec::new();
-        let problems = self.problems.clone();
         while rows.len() < ROWS
-            && let Some(more) = self.tree.next(&self.fs, &mut |path, error| note(&problems, path, &error))
+            && let Some(more) = self.tree.next(&self.fs, &*self.problems)
         {
             rows.extend(more.into_iter().map(|entry| self.row(entry)));
         }
@@ -73,26 +67,36 @@ pub(crate) struct Table {
     image: Arc<str>,
     top: Vec<u8>,
     columns: Columns,
-    problems: Problems,
+    /// The expression that names have to hold for.
+    words: Vec<OsString>,
+    problems: Arc<Noted>,
 }
 
 impl Table {
-    pub(crate) fn new(fs: Fs, image: &str, top: Vec<u8>, columns: Option<Vec<String>>) -> PyResult<Self> {
+    pub(crate) fn new(
+        fs: Fs,
+        image: &str,
+        top: Vec<u8>,
+        columns: Option<Vec<String>>,
+        words: Vec<OsString>,
+    ) -> PyResult<Self> {
         let named = |names: Vec<String>| Columns::named(names.iter().map(String::as_str));
         let columns = columns.map_or_else(|| Ok(Columns::default()), named);
         let columns = columns.map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(Table { fs, image: image.into(), top, columns, problems: Problems::default() })
+        Ok(Table { fs, image: image.into(), top, columns, words, problems: Arc::default() })
     }
 
-    fn scan(&self) -> Result<Scan> {
-        let top = walk(&self.fs, &self.top, true)?;
+    fn scan(&self) -> Result<Scan, Refusal> {
+        let failed = |error| Refusal::File(self.top.clone(), error);
+        let top = walk(&self.fs, &self.top, true).map_err(failed)?;
         if !top.is_dir() {
-            return Err(Error::NotADirectory);
+            return Err(failed(Error::NotADirectory));
         }
+        let search = Search::compile(&self.fs, &self.words)?;
         Ok(Scan {
             fs: self.fs.clone(),
             image: self.image.clone(),
-            tree: Tree::new(self.top.clone(), top.ino(), u32::MAX, self.columns.need_inode()),
+            tree: Tree::new(self.top.clone(), top.ino(), search, self.columns.need_inode()),
             columns: self.columns.clone(),
             reader: Reader::new(self.columns.clone()),
             problems: self.problems.clone(),
@@ -105,7 +109,7 @@ impl Table {
     /// What could not be read so far: `(path, reason)`. Rows of it are missing, or null.
     #[getter]
     fn problems(&self) -> Vec<(String, String)> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.problems.list()
     }
 
     /// Names of the columns.
@@ -123,7 +127,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // As the interface allows: a consumer casts.
         drop(requested_schema);
-        let scan = py.detach(|| self.scan()).map_err(|error| crate::errors::at(&self.top, &error))?;
+        let scan = py.detach(|| self.scan())?;
         let stream = FFI_ArrowArrayStream::new(Box::new(scan));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }

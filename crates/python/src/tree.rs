@@ -1,11 +1,38 @@
-//! All names below a directory, a directory at a time.
+//! The names below a directory that a search finds, a directory at a time.
 
+use crate::find::Search;
 use dentree_ext4::Ext4;
-use dentree_vfs::{Attr, Error, FileType, Identity, Ino, Result, Vfs};
+use dentree_find::{Candidate, Named, Place, Problems};
+use dentree_vfs::{Attr, Error, FileType, Identity, Ino, Inode, Result, Vfs};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A name below the top.
+/// What could not be read: path and reason.
+#[derive(Default)]
+pub(crate) struct Noted(Mutex<Vec<(String, String)>>);
+
+impl Noted {
+    fn all(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn list(&self) -> Vec<(String, String)> {
+        self.all().clone()
+    }
+
+    pub(crate) fn take(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.all())
+    }
+}
+
+impl Problems for Noted {
+    fn problem(&self, path: &[u8], error: &Error) {
+        self.all().push((String::from_utf8_lossy(path).into_owned(), error.to_string()));
+    }
+}
+
+/// A name that was found.
 pub(crate) struct Entry {
     /// From the image's root on.
     pub(crate) path: Vec<u8>,
@@ -17,58 +44,96 @@ pub(crate) struct Entry {
 
 /// Depth first. A directory that several names link to, which only damage makes, is entered once.
 pub(crate) struct Tree {
-    /// Directories, and how many levels of them are wanted.
+    search: Search,
+    start: Vec<u8>,
+    /// Directories to enter, and the level of their entries.
     left: Vec<(Vec<u8>, Ino, u32)>,
     entered: HashSet<Ino>,
     with_attr: bool,
 }
 
 impl Tree {
-    /// As many levels as `depth` says.
-    pub(crate) fn new(path: Vec<u8>, top: Ino, depth: u32, with_attr: bool) -> Self {
-        Tree { left: vec![(path, top, depth)], entered: HashSet::new(), with_attr }
+    /// What `search` finds below `top`, a directory at `path`.
+    pub(crate) fn new(path: Vec<u8>, top: Ino, search: Search, with_attr: bool) -> Self {
+        let left = if *search.depth.end() > 0 { vec![(path.clone(), top, 1)] } else { Vec::new() };
+        Tree { search, start: path, left, entered: HashSet::new(), with_attr }
     }
 
-    /// The entries of the next directory; `None` after the last. What is damaged is told to
-    /// `damaged` with its path, and left out.
-    pub(crate) fn next(
-        &mut self,
+    /// `top` itself at `path`, if the search finds it, and what is below, if it is a directory.
+    pub(crate) fn with_top(
         vfs: &Vfs<Ext4>,
-        damaged: &mut dyn FnMut(&[u8], Error),
-    ) -> Option<Vec<Entry>> {
+        path: Vec<u8>,
+        top: &Inode<Ext4>,
+        search: Search,
+        problems: &dyn Problems,
+    ) -> (Option<Entry>, Self) {
+        let mut tree = Tree::new(path, top.ino(), search, false);
+        let path = tree.start.clone();
+        let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty()).unwrap_or(b"/");
+        let place =
+            Place { vfs, problems, dir: &path, parent: None, start: &tree.start, depth: 0, follows: false };
+        let named = Named { name, ino: top.ino(), kind: Some(top.kind()) };
+        let (entry, enters) = tree.judge(place, named);
+        if !enters {
+            tree.left.clear();
+        }
+        (entry, tree)
+    }
+
+    /// What is found in the next directory; `None` after the last. What is damaged goes to
+    /// `problems`, and is left out.
+    pub(crate) fn next(&mut self, vfs: &Vfs<Ext4>, problems: &dyn Problems) -> Option<Vec<Entry>> {
         let (path, ino, depth) = loop {
             let next = self.left.pop()?;
             if self.entered.insert(next.1) {
                 break next;
             }
         };
-        let listed = list(vfs, ino, &mut |error| damaged(&path, error)).unwrap_or_else(|error| {
-            damaged(&path, error);
+        let listed = list(vfs, ino, &mut |error| problems.problem(&path, &error)).unwrap_or_else(|error| {
+            problems.problem(&path, &error);
             Vec::new()
         });
-        if self.with_attr {
-            vfs.prefetch_inodes(listed.iter().map(|(_, ino, _)| *ino));
-        }
-        let mut entries = Vec::with_capacity(listed.len());
-        for (name, ino, kind) in listed {
-            let path = join(&path, &name);
-            let attr = match kind {
-                Some(_) if !self.with_attr => Ok(None),
-                _ => vfs.attr(ino).map(Some),
-            };
-            match attr {
-                Ok(attr) => {
-                    let kind = attr.map_or(kind, |attr| Some(attr.kind)).unwrap_or(FileType::Regular);
-                    entries.push(Entry { path, ino, kind, attr });
-                }
-                Err(error) => damaged(&path, error),
+        let place =
+            Place { vfs, problems, dir: &path, parent: Some(ino), start: &self.start, depth, follows: false };
+        vfs.prefetch_inodes(listed.iter().filter(|one| self.needs_inode(place, named(one))).map(|one| one.1));
+        let (mut found, mut below) = (Vec::new(), Vec::new());
+        for one in &listed {
+            let (entry, enters) = self.judge(place, named(one));
+            if enters && depth < *self.search.depth.end() {
+                below.push((join(&path, &one.0), one.1, depth + 1));
             }
+            found.extend(entry);
         }
-        if let Some(depth @ 1..) = depth.checked_sub(1) {
-            let below = entries.iter().rev().filter(|entry| entry.kind == FileType::Directory);
-            self.left.extend(below.map(|dir| (dir.path.clone(), dir.ino, depth)));
+        self.left.extend(below.into_iter().rev());
+        Some(found)
+    }
+
+    fn needs_inode(&self, place: Place<'_, Ext4>, entry: Named<'_>) -> bool {
+        entry.kind.is_none()
+            || self.search.depth.contains(&place.depth)
+                && self.search.expression.peek(place, entry).is_none_or(|holds| holds && self.with_attr)
+    }
+
+    /// The entry, if the search finds it, and whether it is a directory to enter.
+    fn judge(&self, place: Place<'_, Ext4>, named: Named<'_>) -> (Option<Entry>, bool) {
+        let (file, mut pruned) = (Candidate::new(place, named), false);
+        let mut prune = |_: &crate::find::Prune| {
+            pruned = true;
+            Some(true)
+        };
+        let finds = self.search.depth.contains(&place.depth)
+            && self.search.expression.evaluate(&file, &mut prune) == Some(true);
+        let Some(kind) = file.kind() else { return (None, false) };
+        let enters = kind == FileType::Directory && !pruned;
+        if !finds {
+            return (None, enters);
         }
-        Some(entries)
+        let attr = if self.with_attr { file.attr().copied() } else { None };
+        if self.with_attr && attr.is_none() {
+            return (None, false);
+        }
+        let kind = attr.map_or(kind, |attr| attr.kind);
+        (Some(Entry { path: file.into_path(), ino: named.ino, kind, attr }), enters)
     }
 }
 
@@ -87,7 +152,11 @@ pub(crate) fn list(vfs: &Vfs<Ext4>, dir: Ino, damaged: &mut dyn FnMut(Error)) ->
     Ok(entries)
 }
 
-pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+fn named((name, ino, kind): &Listed) -> Named<'_> {
+    Named { name, ino: *ino, kind: *kind }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
     [dir, slash, name].concat()
 }

@@ -4,6 +4,7 @@ import os
 import subprocess
 from datetime import datetime, timezone
 
+import pyarrow
 import pytest
 
 
@@ -55,11 +56,61 @@ def test_places_and_moments_are_paths_too(image):
     assert list(image.find("/etc/conf.d", inum=image.stat("/etc/conf.d").st_ino))
 
 
+EXPRESSIONS = [
+    "-name '*.conf' -o -type l",
+    "-name conf.d -prune -o -type f",
+    "! ( -name '*.conf' , -type d )",
+    "-regextype posix-extended -regex '.*/[ab]+.conf'",
+    "-type f -newermt 2010-01-01 -size -3k",
+    "-xtype f -type l",
+    "-lname '*hosts'",
+    "-type f -perm -u=r,o=r",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_means_what_it_means_to_find(image, tree, expression):
+    import shlex
+
+    expected = theirs(tree, "(", *shlex.split(expression), ")") - {"/lost+found"}
+    assert {str(path) for path in image.find("/", expression)} - {"/lost+found"} == expected
+    # The table begins below the top.
+    rows = pyarrow.table(image.table(columns=["path_bytes", "path"], where=expression)).to_pylist()
+    paths = {os.fsdecode(row["path_bytes"] or row["path"].encode()) for row in rows}
+    assert paths - {"/lost+found"} == expected - {"/"}
+
+
+def test_keywords_choose_rows_of_the_table(image):
+    where = {"type": "f", "name": "*.conf", "newer": image.path("/etc/hosts")}
+    table = pyarrow.table(image.table("/etc", columns=["path", "size"], where=where))
+    assert sorted(table["path"].to_pylist()) == ["/etc/conf.d/a.conf", "/etc/conf.d/b.conf"]
+    assert table["size"].to_pylist() == [6, 6]
+    assert pyarrow.table(image.table(where="-name nothing")).num_rows == 0
+    assert pyarrow.table(image.table(columns=["path"], where={"maxdepth": 1})).num_rows == len(image.listdir("/"))
+
+
+def test_owners_are_those_of_the_image(writable):
+    writable.path("/etc/passwd").write_text("ann:x:77:7::/:\n")
+    writable.path("/etc/of-ann").touch()
+    writable.chown("/etc/of-ann", 77, 7)
+    assert [path.name for path in writable.find(user="ann")] == ["of-ann"]
+    assert [path.name for path in writable.find(uid=77, nogroup=True)] == ["of-ann"]
+    with pytest.raises(ValueError, match="/etc/passwd"):
+        writable.find(user="eve")
+
+
 def test_what_is_wrong_is_told_at_once(image):
     for wrong in ({"size": "many"}, {"type": "x"}, {"links": "5-"}, {"perm": "rwx"}):
         with pytest.raises(ValueError):
             image.find(**wrong)
-    with pytest.raises(TypeError, match="user"):
-        image.find(user="root")
+    for wrong in ("-name", "( -name x", "-print", "-exec rm {} ;", "-delete", "-follow", "-depth", "-size x"):
+        with pytest.raises(ValueError):
+            image.find("/", wrong)
+        with pytest.raises(ValueError):
+            image.table(where=wrong)
+    with pytest.raises(TypeError, match="owner"):
+        image.find(owner="root")
     with pytest.raises(FileNotFoundError):
-        list(image.find("/nothing"))
+        image.find("/nothing")
+    with pytest.raises(FileNotFoundError):
+        image.find("/", "-newer /nothing")

@@ -3,7 +3,6 @@
 
 use crate::args::DuArgs;
 use crate::args::ls::Time;
-use crate::command::find::glob;
 use crate::fanout::{self, Emit, Order, Width};
 use crate::image::{Image, Node, Session};
 use crate::output::dates::Dates;
@@ -12,6 +11,7 @@ use crate::output::{Names, Output, json};
 use crate::path::join;
 use crate::report::{Problem, Stop};
 use crate::tree::{Listing, Tree};
+use dentree_find::glob;
 use dentree_vfs::{Attr, FileType, Ino, Timestamp, WalkOptions};
 use regex::bytes::Regex;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `dentree mkdir`: makes directories.
 
-use super::chmod::{Mode, umask};
+use super::chmod::{parse_mode, umask};
 use crate::args::MkdirArgs;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
@@ -10,7 +10,7 @@ pub(crate) fn run(session: &Session, args: &MkdirArgs) -> Result<(), Stop> {
     let umask = umask();
     let wanted = match &args.mode {
         // A symbolic mode changes the default of a directory without umask.
-        Some(text) => Mode::parse(text, umask)?.of(0o777, true),
+        Some(text) => parse_mode(text)?.of(0o777, true),
         None => 0o777 & !umask,
     };
     session.change_each(&args.locations, |at| {

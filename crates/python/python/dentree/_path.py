@@ -7,14 +7,15 @@ import fnmatch
 import os
 import re
 import stat as mode_of
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from . import _dentree
 from ._file import RawFile, wrap
-from ._find import Tests, Where
+from ._find import Where, words
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,30 +35,26 @@ class Image(_dentree.Image):
         return ImagePath(self, "/", *parts)
 
     def find(
+        self, top: str | os.PathLike[str] = "/", expression: str | None = None, /, **where: Unpack[Where]
+    ) -> Iterator[ImagePath]:
+        """``top`` and the paths below it for which all tests hold, as keywords or as the expression
+        of ``dentree find``: ``image.find("/etc", name="*.conf", type="f", size="+1k")``,
+        ``image.find("/", "-name .git -prune -o -type f")``. Links are not followed.
+        """
+        found = self.search(self.path(top), words(where) + words(expression and f"( {expression} )"))
+        return (ImagePath(self, path) for batch in found for path in batch)
+
+    def table(
         self,
         top: str | os.PathLike[str] = "/",
         *,
-        mindepth: int = 0,
-        maxdepth: int | None = None,
-        **where: Unpack[Where],
-    ) -> Iterator[ImagePath]:
-        """``top`` and the paths below it for which all tests hold, as ``dentree find`` has them:
-        ``image.find("/etc", name="*.conf", type="f", size="+1k")``. Links are not followed.
+        columns: Sequence[str] | None = None,
+        where: Where | str | None = None,
+    ) -> _dentree.Table:
+        """What is below a directory as an Arrow table, one row a name: the ``columns`` that are
+        wanted, and the names for which ``where`` holds, which is what ``find`` takes.
         """
-        return self._find(self.path(top), mindepth, maxdepth, Tests(where))
-
-    def _find(self, top: ImagePath, mindepth: int, maxdepth: int | None, tests: Tests) -> Iterator[ImagePath]:
-        stat = top.lstat()
-        kind = _LETTERS[mode_of.S_IFMT(stat.st_mode)]
-        if mindepth <= 0 and tests.hold(self, str(top), stat.st_ino, kind, stat):
-            yield top
-        if kind != "d" or maxdepth == 0:
-            return
-        base = 0 if str(top) == "/" else str(top).count("/")
-        for batch in self.tree(top, stat=tests.need_stat, depth=maxdepth):
-            for path, ino, kind, found in batch:
-                if path.count("/") - base >= mindepth and tests.hold(self, path, ino, kind, found):
-                    yield ImagePath(self, path)
+        return self.scan(top, columns, words(where))
 
     def __enter__(self) -> Image:
         return self
@@ -306,6 +303,12 @@ class ImagePath:
     # Changes.
 
     def touch(self, mode: int = 0o644, exist_ok: bool = True) -> None:
+        if exist_ok:
+            now = time.time_ns()
+            try:
+                return self.image.utime(self, now, now)
+            except FileNotFoundError:
+                pass
         self.image.open(self, create=True, exclusive=not exist_ok, mode=mode)
 
     def mkdir(self, mode: int = 0o755, parents: bool = False, exist_ok: bool = False) -> None:
@@ -349,15 +352,6 @@ class ImagePath:
         self.image.chmod(self, mode, follow_symlinks=follow_symlinks)
 
 
-_LETTERS = {
-    mode_of.S_IFREG: "f",
-    mode_of.S_IFDIR: "d",
-    mode_of.S_IFLNK: "l",
-    mode_of.S_IFBLK: "b",
-    mode_of.S_IFCHR: "c",
-    mode_of.S_IFIFO: "p",
-    mode_of.S_IFSOCK: "s",
-}
 _MAGIC = re.compile(r"[*?[]")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 

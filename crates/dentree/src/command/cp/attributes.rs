@@ -2,10 +2,10 @@
 
 use super::options::{Keep, Options};
 use super::target_dir::Target;
-use crate::command::chmod;
 use crate::image::{Image, Node};
 use crate::output::escape;
 use crate::report::{self, Report, Status};
+use dentree_find::ModeChange;
 use dentree_sync::Mutex;
 use dentree_vfs::{Attr, FileType, Timestamp};
 use rustix::fs::{Mode, Timespec};
@@ -41,7 +41,7 @@ impl Loss {
 /// Sets attributes of copies, and counts failures.
 pub(super) struct AttributeCopier {
     keep: Keep,
-    chmod: Option<chmod::Mode>,
+    chmod: Option<ModeChange>,
     /// Permissions that new files do not get.
     umask: u16,
     lost: Mutex<BTreeMap<Loss, Lost>>,

@@ -15,10 +15,10 @@ use crate::command::ln::create_or_replace;
 use crate::image::{Image, Location, Node, SUPERUSER, Session};
 use crate::local::{each_data, read_ready};
 use crate::operands::total_of;
-use crate::owners::Owners;
 use crate::path::join;
 use crate::progress::{Progress, Total};
 use crate::report::{Problem, Status, Stop};
+use dentree_find::Owners;
 use dentree_vfs::{Error, FileType, Ino, NewKind, OnExisting, SetAttr, SetTime, SetXattr, WalkOptions};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -144,7 +144,7 @@ impl<'a> Copy<'a> {
         image: &'a Image,
         (copier, progress): (&'a AttributeCopier, &'a Progress),
     ) -> Result<Self, Problem> {
-        let owner = options.args.chown.as_deref().map(|owner| Owners::of(image).parse(owner));
+        let owner = options.args.chown.as_deref().map(|owner| Owners::of(&image.vfs).parse(owner));
         let owner = owner.transpose().map_err(|why| Problem::usage("--chown", why))?;
         Ok(Copy {
             session,

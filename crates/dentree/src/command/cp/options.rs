@@ -3,10 +3,11 @@
 use crate::args::CpArgs;
 use crate::args::cp::Attribute;
 use crate::ask::confirms;
-use crate::command::chmod;
+use crate::command::chmod::parse_mode;
 use crate::image::Session;
 use crate::progress::{Progress, Total};
 use crate::report::Problem;
+use dentree_find::ModeChange;
 use dentree_vfs::Timestamp;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -63,7 +64,7 @@ pub(super) struct Options<'a> {
     pub(super) sources: Vec<OsString>,
     pub(super) target: &'a OsStr,
     pub(super) keep: Keep,
-    pub(super) chmod: Option<chmod::Mode>,
+    pub(super) chmod: Option<ModeChange>,
 }
 
 impl<'a> Options<'a> {
@@ -84,7 +85,7 @@ impl<'a> Options<'a> {
             let is_stripped = args.target.strip_trailing_slashes && !bytes[..end].ends_with(b":");
             if is_stripped { OsStr::from_bytes(&bytes[..end]).to_owned() } else { source.clone() }
         };
-        let chmod = args.chmod.as_deref().map(|mode| chmod::Mode::parse(mode, chmod::umask())).transpose()?;
+        let chmod = args.chmod.as_deref().map(parse_mode).transpose()?;
         let sources = sources.iter().map(strip).collect();
         Ok(Options { args, sources, target, keep: Keep::new(args), chmod })
     }

@@ -14,12 +14,12 @@ use crate::image::{Image, Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
 use crate::operands::total_of;
 use crate::output::escape;
-use crate::owners::Owners;
 use crate::path::join;
 use crate::progress::Progress;
 use crate::report::{Problem, Report, Status, Stop};
 use crate::temp_entry::Existing;
 use crate::tree::{Entry, Listing, Tree};
+use dentree_find::Owners;
 use dentree_sync::Mutex;
 use dentree_vfs::{Error, FileType, Ino, WalkOptions};
 use std::collections::{HashMap, HashSet};
@@ -149,7 +149,7 @@ impl<'a> Copy<'a> {
         top: Arc<TargetDir>,
         (copier, interrupted, progress, links): Shared<'a>,
     ) -> Result<Self, Problem> {
-        let owner = options.args.chown.as_deref().map(|owner| Owners::of(image).parse(owner));
+        let owner = options.args.chown.as_deref().map(|owner| Owners::of(&image.vfs).parse(owner));
         let owner = owner.transpose().map_err(|why| Problem::usage("--chown", why))?.unwrap_or_default();
         let tree = Tree::new(image, &session.report);
         Ok(Copy { tree, options, owner, copier, top, links, interrupted, progress })

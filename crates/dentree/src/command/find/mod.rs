@@ -1,35 +1,30 @@
 //! `dentree find`: searches directories by expressions of find(1).
 
 mod action;
+mod actions;
 mod candidate;
-mod expression;
-pub(crate) mod glob;
+mod compile;
 pub(crate) mod help;
 #[cfg(not(feature = "formats"))]
 mod no_table;
-mod number;
-mod parse;
-mod permissions;
-mod regex;
 mod search;
 mod sink;
 #[cfg(test)]
 mod slow_device;
 #[cfg(feature = "formats")]
 mod table;
-mod test;
 pub(crate) mod words;
 
 use crate::args::FindArgs;
 use crate::image::{Image, Location, Node, Session};
-use crate::owners::Owners;
 use crate::report::{Problem, Status, Stop};
 use crate::tree::Tree;
 use action::Action;
+use compile::{Context, Plan, Split};
+use dentree_find::{Cost, Follow};
 use dentree_vfs::Timestamp;
 #[cfg(not(feature = "formats"))]
 use no_table as table;
-use parse::{Context, Follow, Plan, Settings, Split};
 use rustix::time::{ClockId, clock_gettime};
 use search::Search;
 use sink::{LocalFiles, Printed, Sink};
@@ -39,14 +34,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use table::Table;
-use test::Cost;
 
 pub(crate) fn run(session: &Session, args: &FindArgs) -> Result<(), Stop> {
     table::write(session, args, |table| search(session, args, table))
 }
 
 fn search(session: &Session, args: &FindArgs, table: Option<Table>) -> Result<(), Stop> {
-    let split = parse::split(&args.words)?;
+    let split = compile::split(&args.words)?;
     let row = table.as_ref().map(Table::cost);
     let mut find = Find { session, split: &split, now: now(), files: LocalFiles::default(), row };
     let checked = find.plan(None)?;
@@ -55,7 +49,7 @@ fn search(session: &Session, args: &FindArgs, table: Option<Table>) -> Result<()
             "standard output has the table of --format, and no other action prints there; name a file by -o";
         return Err(Problem::new("find", Status::Failed, why).into());
     }
-    let starts = starts(session, &split, &checked.settings)?;
+    let starts = starts(session, &split, &checked)?;
     let interrupted =
         if acts(&checked) { session.catch_interrupts()? } else { Arc::new(AtomicBool::new(false)) };
     let sink = Sink::new(printed(args), table);
@@ -65,7 +59,7 @@ fn search(session: &Session, args: &FindArgs, table: Option<Table>) -> Result<()
         if sink.has_ended() || interrupted.load(Ordering::Relaxed) {
             break;
         }
-        let (mut at, node) = match locate(session, start, &checked.settings) {
+        let (mut at, node) = match locate(session, start, &checked) {
             Ok(found) => found,
             Err(problem) => {
                 session.report.problem(&problem);
@@ -106,9 +100,8 @@ struct Find<'a> {
 impl Find<'_> {
     /// Compiles the expression for an image; without one, only checks it.
     fn plan(&mut self, image: Option<&Arc<Image>>) -> Result<Plan, Problem> {
-        let owners = Arc::new(image.map_or_else(Owners::default, |image| Owners::of(image)));
         let (session, now, files, row) = (self.session, self.now, &mut self.files, self.row);
-        parse::parse(self.split, Context { session, image, owners, now, files, row })
+        compile::plan(self.split, Context { session, image, now, files, row })
     }
 }
 
@@ -134,9 +127,9 @@ fn acts(plan: &Plan) -> bool {
     acts
 }
 
-fn starts(session: &Session, split: &Split<'_>, settings: &Settings) -> Result<Vec<OsString>, Problem> {
+fn starts(session: &Session, split: &Split<'_>, plan: &Plan) -> Result<Vec<OsString>, Problem> {
     let wrong = |message: &str| Problem::new("find", Status::Failed, message);
-    let Some(list) = &settings.starts_from else {
+    let Some(list) = &plan.starts_from else {
         return match split.starts {
             [] if session.names_image(OsStr::new(".")) => Ok(vec![".".into()]),
             [] => Err(wrong("no IMAGE:PATH says where to search; it comes before the expression")),
@@ -161,9 +154,9 @@ fn read(file: &OsStr) -> std::io::Result<Vec<u8>> {
     std::fs::read(file)
 }
 
-fn locate(session: &Session, start: &OsStr, settings: &Settings) -> Result<(Location, Node), Problem> {
-    let at = if settings.deletes { session.locate_for_writing(start)? } else { session.locate(start)? };
-    let node = parse::walk(&at, settings.follow != Follow::Never)?;
+fn locate(session: &Session, start: &OsStr, plan: &Plan) -> Result<(Location, Node), Problem> {
+    let at = if plan.deletes { session.locate_for_writing(start)? } else { session.locate(start)? };
+    let node = compile::walk(&at, plan.settings.follow != Follow::Never)?;
     Ok((at, node))
 }
 

@@ -1,10 +1,10 @@
 //! No tables: the feature `formats` is off.
 
 use super::candidate::Candidate;
-use super::test::Cost;
 use crate::args::FindArgs;
 use crate::image::Session;
 use crate::report::Stop;
+use dentree_find::Cost;
 
 pub(super) enum Row {}
 

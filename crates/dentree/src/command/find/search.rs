@@ -5,15 +5,16 @@
 //! except those whose actions follow each other: see [`Action::is_serial`].
 
 use super::action::Action;
-use super::candidate::{Candidate, Place};
-use super::expression::Expression;
-use super::parse::{Follow, Plan};
+use super::candidate::Candidate;
+use super::compile::Plan;
 use super::sink::{Found, Printed, Sink};
-use super::test::{Cost, Test};
 use crate::fanout::{self, Emit, Order, Width};
 use crate::image::Node;
 use crate::path::join_into;
+use crate::report::{Problem, Status};
 use crate::tree::{Entry, Listing, Step, Tree, in_path_order};
+use dentree_ext4::Ext4;
+use dentree_find::{Cost, Expression, Follow, Place};
 use dentree_vfs::{FileType, Ino};
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -22,9 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) struct Search<'a> {
     tree: Tree<'a>,
-    expression: &'a Expression,
-    /// What is tested of every file first.
-    first: Option<&'a Test>,
+    expression: &'a Expression<Action>,
     sink: &'a Sink,
     /// Ctrl-C was pressed.
     interrupted: &'a AtomicBool,
@@ -80,7 +79,6 @@ impl<'a> Search<'a> {
         Search {
             tree,
             expression: &plan.expression,
-            first: plan.expression.first_test(),
             sink,
             interrupted,
             start,
@@ -147,13 +145,13 @@ impl<'a> Search<'a> {
     }
 
     /// Where the entries of `dir`, or the start, are found.
-    fn place<'p>(&'p self, dir: Option<&'p Arc<Directory>>) -> Place<'p> {
+    fn place<'p>(&'p self, dir: Option<&'p Arc<Directory>>) -> Place<'p, Ext4> {
         Place {
-            tree: &self.tree,
+            vfs: &self.tree.image.vfs,
+            problems: &self.tree,
             dir: dir.map_or(&self.start, |dir| &dir.path),
             parent: dir.map(|dir| dir.ino),
             start: &self.start,
-            prefix: &self.prefix,
             depth: dir.map_or(0, |dir| dir.depth),
             follows: self.follow == Follow::Always || self.follow == Follow::Starts && dir.is_none(),
         }
@@ -198,12 +196,8 @@ impl<'a> Search<'a> {
     }
 
     /// Whether name and directory entry leave open what the expression does.
-    fn needs_inode(&self, place: Place<'_>, entry: Entry<'_>) -> bool {
-        if self.prints_inodes() || self.first.is_some_and(|test| test.cost() >= Cost::Inode) {
-            return true;
-        }
-        let peeking = Candidate::peeking(place, entry);
-        self.expression.evaluate(&peeking, &mut Found::default(), self.sink).is_none()
+    fn needs_inode(&self, place: Place<'_, Ext4>, entry: Entry<'_>) -> bool {
+        self.prints_inodes() || self.expression.peek(place, entry).is_none()
     }
 
     /// The steps through a directory, in the order of the search.
@@ -286,15 +280,12 @@ impl<'a> Search<'a> {
     /// Whether the name alone leaves open what the expression is. Where links are followed, a name
     /// may lead back, which is told.
     fn may_match(&self, name: &[u8]) -> bool {
-        match self.first {
-            Some(Test::Name(pattern)) if self.follow != Follow::Always => pattern.is_match(name),
-            _ => true,
-        }
+        self.follow == Follow::Always || self.expression.may_match(name)
     }
 
     /// The directory that an entry is or leads to.
-    fn below(&self, dir: &Arc<Directory>, place: Place<'_>, entry: Entry<'_>) -> Option<Directory> {
-        let file = Candidate::new(place, entry);
+    fn below(&self, dir: &Arc<Directory>, place: Place<'_, Ext4>, entry: Entry<'_>) -> Option<Directory> {
+        let file = dentree_find::Candidate::new(place, entry);
         if file.kind()? != FileType::Directory || self.leads_back(dir, &file) {
             return None;
         }
@@ -305,19 +296,28 @@ impl<'a> Search<'a> {
         Some(Directory { path, ino, depth: place.depth + 1, above })
     }
 
-    fn evaluate(&self, place: Place<'_>, dir: Option<&Arc<Directory>>, entry: Entry<'_>, found: &mut Found) {
-        let file = Candidate::new(place, entry);
+    fn evaluate(
+        &self,
+        place: Place<'_, Ext4>,
+        dir: Option<&Arc<Directory>>,
+        entry: Entry<'_>,
+        found: &mut Found,
+    ) {
+        let file = dentree_find::Candidate::new(place, entry);
         if let Some(dir) = dir
             && self.leads_back(dir, &file)
         {
-            file.refusal("the link leads to a directory above it; not entered again");
+            let why = "the link leads to a directory above it; not entered again";
+            let at = self.tree.image.at(file.path());
+            self.tree.report.problem(&Problem::new(at, Status::Failed, why));
         } else if place.depth >= *self.depth.start() {
-            let _ = self.expression.evaluate(&file, found, self.sink);
+            let shown = Candidate { file: &file, tree: &self.tree, prefix: &self.prefix };
+            let _ = self.expression.evaluate(&file, &mut |action| action.perform(&shown, found, self.sink));
         }
     }
 
     /// Whether a file in `dir` is one of the directories that it is in.
-    fn leads_back(&self, dir: &Arc<Directory>, file: &Candidate<'_>) -> bool {
+    fn leads_back(&self, dir: &Arc<Directory>, file: &dentree_find::Candidate<'_, Ext4>) -> bool {
         if self.follow != Follow::Always || !self.may_be_entered(file.entry().kind) {
             return false;
         }

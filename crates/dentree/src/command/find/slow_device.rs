@@ -64,7 +64,7 @@ fn search(image: &Arc<Image>) -> usize {
     let file = tempfile::NamedTempFile::new().unwrap();
     let words = ["-size", "-1000000G", "-fprint", file.path().to_str().unwrap()].map(OsString::from);
     let session = Session::new(Global::default());
-    let split = parse::split(&words).unwrap();
+    let split = compile::split(&words).unwrap();
     let files = LocalFiles::default();
     let mut find = Find { session: &session, split: &split, now: now(), files, row: None };
     let (plan, sink) = (find.plan(Some(image)).unwrap(), Sink::new(Printed::Path, None));

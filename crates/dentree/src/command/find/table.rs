@@ -4,12 +4,12 @@
 //! name when the table is complete: a search that fails or is interrupted leaves nothing.
 
 use super::candidate::Candidate;
-use super::test::Cost;
 use crate::args::{FindArgs, TableArgs, TableFormat};
 use crate::image::Session;
 use crate::output::{Names, Output};
 use crate::report::{Problem, Status, Stop};
 use crate::temp_entry::{Existing, TempEntry};
+use dentree_find::Cost;
 use dentree_sync::Mutex;
 pub(super) use dentree_table::Row;
 use dentree_table::{Columns, Reader, RowFormat, Writer};
@@ -142,7 +142,7 @@ impl Table {
 
     /// Reads the rows of a file. One whose inode is damaged has its name.
     pub(super) fn read(&self, file: &Candidate<'_>, rows: &mut Vec<Row>) -> Option<()> {
-        let image = file.at.tree.image;
+        let image = file.tree.image;
         let attr = if self.columns.need_inode() { file.attr().copied() } else { None };
         let name = image.name().to_string_lossy().into();
         let mut row = Row::new(name, file.path().to_vec(), file.ino()?, file.kind()?, attr);

@@ -1,5 +1,6 @@
 //! The words of a command line of find(1): which take an argument, and which are our own options.
 
+use dentree_find::is_newer;
 use std::ffi::OsString;
 
 /// Words of an expression that take one argument.
@@ -73,11 +74,6 @@ const OWN: [(&str, bool); 17] = [
     ("--help", false),
     ("--version", false),
 ];
-
-/// Whether the word is one of `-newerXY`.
-pub(crate) fn is_newer(word: &str) -> bool {
-    word.len() == "-newerXY".len() && word.starts_with("-newer")
-}
 
 /// Takes our own options from the words after `find`, wherever they stand. The value of another
 /// option, and a command of `-exec`, are no options.

@@ -4,9 +4,9 @@ use super::style::Style;
 use crate::args::ls::Sort;
 use crate::image::{Node, SUPERUSER};
 use crate::output::quote::Quoting;
-use crate::owners::Owners;
 use crate::path::join;
 use crate::tree::{Entry, Tree};
+use dentree_find::Owners;
 use dentree_vfs::{Attr, FileType, Ino, WalkOptions};
 use std::cmp::Ordering;
 

@@ -2,13 +2,13 @@
 
 use crate::args::LsArgs;
 use crate::args::ls::{Format, Indicator, Sort, Time};
-use crate::command::find::glob;
 use crate::output::Output;
 use crate::output::color::{Colors, When};
 use crate::output::dates::Dates;
 use crate::output::quote::Quoting;
 use crate::output::size::Scale;
 use crate::report::Problem;
+use dentree_find::glob;
 use dentree_vfs::{Attr, Timestamp};
 use regex::bytes::Regex;
 use std::ffi::OsString;

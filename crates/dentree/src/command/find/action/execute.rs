@@ -54,7 +54,7 @@ impl Execute {
     }
 
     fn run_for(&self, file: &Candidate<'_>) -> Option<bool> {
-        let dir = temp_dir(file.at.tree.report)?;
+        let dir = temp_dir(file.tree.report)?;
         let copy = local_copy::make(file, dir.path(), self.in_directory)?;
         let words = self.words.iter().map(|word| replaced(word, &self.argument(&copy))).collect();
         // As with find(1), a command that cannot be run is told, and changes no exit status.
@@ -62,7 +62,7 @@ impl Execute {
     }
 
     fn gather(&self, file: &Candidate<'_>, batch: &mut Batch) -> Option<bool> {
-        let report = file.at.tree.report;
+        let report = file.tree.report;
         if self.in_directory && batch.from != file.at.dir {
             self.run_batch(batch, report);
             batch.from = file.at.dir.to_vec();

@@ -1,15 +1,11 @@
 //! `-printf`: formats of directives and escapes.
 
 use super::super::candidate::Candidate;
-use super::super::test::{Cost, TimeField};
 use crate::output::Names;
 use crate::output::attributes::{Clock, epoch, mode};
-use crate::owners::Owners;
+use dentree_find::{Cost, FILE_SYSTEM, Owners, TimeField};
 use dentree_vfs::{Error, FileType, Timestamp};
 use std::sync::Arc;
-
-/// The file system type of `%F` and of `-fstype`.
-pub(in super::super) const FILE_SYSTEM: &str = "ext4";
 
 /// The widest field, in bytes: what a format can ask for stays in memory.
 const WIDEST: usize = 1 << 16;
@@ -134,7 +130,7 @@ impl Format {
             What::Path => text(&file.shown()),
             What::Name => text(file.name()),
             What::Directory => text(directory(&file.shown())),
-            What::Start => text(&[file.at.prefix, file.at.start].concat()),
+            What::Start => text(&[file.prefix, file.at.start].concat()),
             What::BelowStart => {
                 let below = file.path().strip_prefix(file.at.start).unwrap_or_default();
                 text(below.strip_prefix(b"/").unwrap_or(below))

@@ -37,7 +37,7 @@ pub(super) fn make(file: &Candidate<'_>, top: &Path, flat: bool) -> Option<PathB
             None
         }
         Err(Failed::Local(error)) => {
-            file.at.tree.report.problem(&Problem::local(to.as_os_str().as_bytes(), &error));
+            file.tree.report.problem(&Problem::local(to.as_os_str().as_bytes(), &error));
             None
         }
         Err(Failed::Kind) => {
@@ -72,11 +72,11 @@ fn content(file: &Candidate<'_>, attr: &Attr, top: &Path, to: &Path) -> Result<(
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
     }
-    let node = file.at.tree.image.inode(attr.ino)?;
+    let node = file.tree.image.inode(attr.ino)?;
     match attr.kind {
         FileType::Directory => fs::create_dir(to)?,
         FileType::Symlink => {
-            let text = file.at.tree.image.vfs.readlink(&node)?;
+            let text = file.tree.image.vfs.readlink(&node)?;
             symlink(OsStr::from_bytes(&text), to)?;
         }
         FileType::Regular => {
@@ -94,7 +94,7 @@ fn content(file: &Candidate<'_>, attr: &Attr, top: &Path, to: &Path) -> Result<(
 
 /// Holes stay holes.
 fn data(file: &Candidate<'_>, node: &Node, local: &File) -> Result<(), Failed> {
-    let vfs = &file.at.tree.image.vfs;
+    let vfs = &file.tree.image.vfs;
     let size = node.attr().size;
     local.set_len(size)?;
     let mut buf = vec![0; size.min(CHUNK) as usize];

@@ -2,7 +2,7 @@
 
 use super::super::candidate::Candidate;
 use crate::output::attributes::{Clock, mode};
-use crate::owners::Owners;
+use dentree_find::Owners;
 use dentree_vfs::{FileType, Timestamp};
 use std::io::Write;
 use std::sync::Arc;

@@ -8,12 +8,12 @@ mod long;
 
 use super::candidate::Candidate;
 use super::sink::{Found, LocalFile, Printed, Sink};
-use super::test::Cost;
 use crate::image::SUPERUSER;
 use crate::output::{Names, json};
+use dentree_find::Cost;
 use dentree_vfs::FileType;
 pub(super) use execute::Execute;
-pub(super) use format::{FILE_SYSTEM, Format};
+pub(super) use format::Format;
 pub(super) use long::Long;
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(super) enum Line {
     Long(Long),
 }
 
-impl Action {
-    pub(super) fn cost(&self) -> Cost {
+impl dentree_find::Action for Action {
+    fn cost(&self) -> Cost {
         match self {
             Action::Print(Line::Path(_), _) | Action::Prune | Action::Quit => Cost::Name,
             Action::Print(Line::Format(format), _) => format.cost(),
@@ -44,7 +44,9 @@ impl Action {
             Action::Print(Line::Long(_), _) | Action::Delete | Action::Execute(_) => Cost::More,
         }
     }
+}
 
+impl Action {
     /// Whether files are taken one after the other, on one thread.
     pub(super) fn is_serial(&self) -> bool {
         matches!(self, Action::Execute(_) | Action::Delete | Action::Quit)
@@ -58,7 +60,7 @@ impl Action {
                 let mut text = Vec::new();
                 line.print(file, Names::RAW, sink.printed, &mut text)?;
                 if let Err(problem) = local.write(&text) {
-                    file.at.tree.report.problem(&problem);
+                    file.tree.report.problem(&problem);
                     sink.end();
                 }
             }
@@ -108,7 +110,7 @@ fn delete(file: &Candidate<'_>) -> bool {
         return false;
     }
     let remove = || {
-        let (vfs, (dir, kind)) = (&file.at.tree.image.vfs, file.itself()?);
+        let (vfs, (dir, kind)) = (&file.tree.image.vfs, file.itself()?);
         match kind {
             FileType::Directory => vfs.rmdir(SUPERUSER, &dir, file.name()),
             _ => vfs.unlink(SUPERUSER, &dir, file.name()),

@@ -1,37 +1,43 @@
 //! The tests of an expression: what they ask of a file, and what they cost.
 
-use super::candidate::{Candidate, is_dangling};
-use super::number::{Age, Number, Size, Used};
-use super::permissions::Permissions;
-use crate::image::SUPERUSER;
+use crate::candidate::{Candidate, is_dangling};
+use crate::number::{Age, Number, Size, Used};
 use crate::owners::Owners;
-use dentree_vfs::{Attr, FileType, Ino, ReaddirStart, Timestamp};
+use crate::permissions::Permissions;
+use dentree_vfs::{Attr, FileSystem, FileType, Identity, Ino, ReaddirStart, Timestamp};
 use regex::bytes::Regex;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What an evaluation reads, the cheapest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Cost {
+pub enum Cost {
+    /// The name alone.
     Name,
     /// The directory entry's number and type, where it has them.
     Entry,
+    /// The inode.
     Inode,
     /// More than the inode: a directory, a link's text, another path.
     More,
 }
 
+/// A time of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TimeField {
+pub enum TimeField {
+    /// Last access to the content.
     Access,
+    /// Creation.
     Birth,
+    /// Last change of the inode.
     Change,
+    /// Last change of the content.
     Modification,
 }
 
 impl TimeField {
     /// A letter of `-newerXY`.
-    pub(super) fn parse(letter: u8) -> Option<TimeField> {
+    pub(crate) fn parse(letter: u8) -> Option<TimeField> {
         Some(match letter {
             b'a' => TimeField::Access,
             b'B' => TimeField::Birth,
@@ -42,7 +48,7 @@ impl TimeField {
     }
 
     /// The time; inodes of 128 bytes have no time of birth.
-    pub(super) fn of(self, attr: &Attr) -> Option<Timestamp> {
+    pub fn of(self, attr: &Attr) -> Option<Timestamp> {
         match self {
             TimeField::Access => Some(attr.atime),
             TimeField::Birth => attr.crtime,
@@ -52,7 +58,7 @@ impl TimeField {
     }
 }
 
-pub(super) enum Test {
+pub(crate) enum Test {
     Constant(bool),
     Name(Regex),
     Path(Regex),
@@ -81,7 +87,7 @@ pub(super) enum Test {
 }
 
 impl Test {
-    pub(super) fn cost(&self) -> Cost {
+    pub(crate) fn cost(&self) -> Cost {
         match self {
             Test::Constant(_) | Test::Name(_) | Test::Path(_) => Cost::Name,
             Test::Type(_) | Test::Inode(_) | Test::SameFile(_) => Cost::Entry,
@@ -96,7 +102,7 @@ impl Test {
     }
 
     /// `None` where the file cannot be judged: see [`Candidate`].
-    pub(super) fn holds(&self, file: &Candidate<'_>) -> Option<bool> {
+    pub(crate) fn holds<F: FileSystem>(&self, file: &Candidate<'_, F>) -> Option<bool> {
         Some(match self {
             Test::Constant(value) => *value,
             Test::Name(pattern) => pattern.is_match(file.name()),
@@ -146,13 +152,14 @@ impl Test {
     }
 }
 
-fn is_empty(dir: &Candidate<'_>) -> Option<bool> {
+fn is_empty<F: FileSystem>(dir: &Candidate<'_, F>) -> Option<bool> {
     let mut is_empty = true;
     let mut each = |_: dentree_vfs::DirEntry<'_>| {
         is_empty = false;
         ControlFlow::Break(())
     };
-    let listed = dir.at.tree.image.vfs.readdir(SUPERUSER, &*dir.node()?, ReaddirStart::First, &mut each);
+    let caller = &Identity::Superuser;
+    let listed = dir.at.vfs.readdir(caller, &*dir.node()?, ReaddirStart::First, &mut each);
     listed.map_err(|error| dir.problem(&error)).ok()?;
     Some(is_empty)
 }

@@ -1,12 +1,12 @@
 //! `-regex`: patterns of GNU's regular expressions, compiled to the regex crate's, which match in
 //! linear time. So there are no back-references.
 
-use super::glob::{self, Brackets, Token};
+use crate::glob::{self, Brackets, Token};
 use regex::bytes::{Regex, RegexBuilder};
 
 /// A syntax of `-regextype`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Syntax {
+pub(crate) enum Syntax {
     /// `findutils-default`.
     Find,
     /// As the default, but `.` is no newline.
@@ -16,10 +16,10 @@ pub(super) enum Syntax {
 }
 
 impl Syntax {
-    pub(super) const NAMES: &str =
+    pub(crate) const NAMES: &str =
         "findutils-default, emacs, posix-basic, ed, sed, grep, posix-extended, posix-egrep, egrep";
 
-    pub(super) fn parse(name: &str) -> Option<Syntax> {
+    pub(crate) fn parse(name: &str) -> Option<Syntax> {
         Some(match name {
             "findutils-default" => Syntax::Find,
             "emacs" => Syntax::Emacs,
@@ -81,7 +81,7 @@ enum Operator {
 }
 
 /// Compiles a pattern, anchored at both ends.
-pub(super) fn compile(pattern: &[u8], syntax: Syntax, ignore_case: bool) -> Result<Regex, String> {
+pub(crate) fn compile(pattern: &[u8], syntax: Syntax, ignore_case: bool) -> Result<Regex, String> {
     let shown = || String::from_utf8_lossy(pattern).into_owned();
     let tokens = glob::tokens(pattern);
     let mut translation =

@@ -18,36 +18,36 @@ fn order(text: &str) -> (Ordering, &str) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Number {
+pub(crate) struct Number {
     is: Ordering,
     n: u64,
 }
 
 impl Number {
-    pub(super) fn exactly(n: u64) -> Self {
+    pub(crate) fn exactly(n: u64) -> Self {
         Number { is: Ordering::Equal, n }
     }
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (is, digits) = order(text);
         let digits = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
         Some(Number { is, n: digits.parse().ok()? })
     }
 
-    pub(super) fn holds(self, value: u64) -> bool {
+    pub(crate) fn holds(self, value: u64) -> bool {
         value.cmp(&self.n) == self.is
     }
 }
 
 /// A number of units; sizes are rounded up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Size {
+pub(crate) struct Size {
     number: Number,
     unit: u64,
 }
 
 impl Size {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (number, unit) = match text.as_bytes().last()? {
             b'c' => (&text[..text.len() - 1], 1),
             b'w' => (&text[..text.len() - 1], 2),
@@ -60,18 +60,18 @@ impl Size {
         Some(Size { number: Number::parse(number)?, unit })
     }
 
-    pub(super) fn holds(self, bytes: u64) -> bool {
+    pub(crate) fn holds(self, bytes: u64) -> bool {
         self.number.holds(bytes.div_ceil(self.unit))
     }
 }
 
-pub(super) fn nanos(time: Timestamp) -> i128 {
+pub(crate) fn nanos(time: Timestamp) -> i128 {
     i128::from(time.seconds) * SECOND + i128::from(time.nanos)
 }
 
 /// The unit of an [`Age`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum AgeUnit {
+pub(crate) enum AgeUnit {
     /// Ages are rounded down to whole days.
     Days,
     /// Ages are rounded up to whole minutes.
@@ -80,7 +80,7 @@ pub(super) enum AgeUnit {
 
 /// How long ago something happened, in nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Age {
+pub(crate) enum Age {
     Before(i128),
     After(i128),
     /// After the first time, and not after the second.
@@ -89,7 +89,7 @@ pub(super) enum Age {
 
 impl Age {
     /// `now` is what the age is counted from; the number may have a fraction.
-    pub(super) fn parse(text: &str, unit: AgeUnit, now: i128) -> Option<Self> {
+    pub(crate) fn parse(text: &str, unit: AgeUnit, now: i128) -> Option<Self> {
         let (is, digits) = order(text);
         let length = if unit == AgeUnit::Days { DAY } else { 60 * SECOND };
         let back = (fraction(digits)? * length as f64) as i128;
@@ -110,7 +110,7 @@ impl Age {
         })
     }
 
-    pub(super) fn holds(self, time: Timestamp) -> bool {
+    pub(crate) fn holds(self, time: Timestamp) -> bool {
         let time = nanos(time);
         match self {
             Age::Before(limit) => time < limit,
@@ -122,18 +122,18 @@ impl Age {
 
 /// Days between the last change of an inode and the last access to its content, rounded up.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Used {
+pub(crate) struct Used {
     is: Ordering,
     days: f64,
 }
 
 impl Used {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (is, digits) = order(text);
         Some(Used { is, days: fraction(digits)? })
     }
 
-    pub(super) fn holds(self, atime: Timestamp, ctime: Timestamp) -> bool {
+    pub(crate) fn holds(self, atime: Timestamp, ctime: Timestamp) -> bool {
         let later = nanos(atime) - nanos(ctime);
         let (days, limit) = (later as f64 / DAY as f64, self.days);
         later >= 0

@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 /// A character of a pattern, or a byte that is not UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Token {
+pub(crate) enum Token {
     Char(char),
     Byte(u8),
 }
 
 /// Compiles a pattern of `*`, `?`, `[set]`, `[!set]` and `\`-escapes, anchored at both ends.
-pub(crate) fn compile(pattern: &[u8], ignore_case: bool) -> Result<Regex, String> {
+pub fn compile(pattern: &[u8], ignore_case: bool) -> Result<Regex, String> {
     let tokens = tokens(pattern);
     let mut regex = String::from("^");
     let mut rest = &tokens[..];
@@ -45,7 +45,7 @@ pub(crate) fn compile(pattern: &[u8], ignore_case: bool) -> Result<Regex, String
         .map_err(|_| format!("cannot search for the pattern {}", String::from_utf8_lossy(pattern)))
 }
 
-pub(super) fn tokens(pattern: &[u8]) -> Vec<Token> {
+pub(crate) fn tokens(pattern: &[u8]) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(pattern.len());
     for chunk in pattern.utf8_chunks() {
         tokens.extend(chunk.valid().chars().map(Token::Char));
@@ -54,7 +54,7 @@ pub(super) fn tokens(pattern: &[u8]) -> Vec<Token> {
     tokens
 }
 
-pub(super) fn literal(token: Token, regex: &mut String) {
+pub(crate) fn literal(token: Token, regex: &mut String) {
     let _ = match token {
         Token::Char(c) => write!(regex, r"\x{{{:x}}}", u32::from(c)),
         Token::Byte(byte) => write!(regex, r"(?-u:\x{byte:02x})"),
@@ -63,7 +63,7 @@ pub(super) fn literal(token: Token, regex: &mut String) {
 
 /// What has a meaning of its own in a set, besides `^`, `-` and `]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Brackets {
+pub(crate) struct Brackets {
     /// `!` is `^`, and a backslash escapes.
     glob: bool,
     /// `[:alpha:]`.
@@ -71,13 +71,13 @@ pub(super) struct Brackets {
 }
 
 impl Brackets {
-    pub(super) const GLOB: Brackets = Brackets { glob: true, classes: true };
-    pub(super) const POSIX: Brackets = Brackets { glob: false, classes: true };
-    pub(super) const EMACS: Brackets = Brackets { glob: false, classes: false };
+    pub(crate) const GLOB: Brackets = Brackets { glob: true, classes: true };
+    pub(crate) const POSIX: Brackets = Brackets { glob: false, classes: true };
+    pub(crate) const EMACS: Brackets = Brackets { glob: false, classes: false };
 }
 
 /// The class after a `[`, and the tokens after its `]`; `None` where that is no set.
-pub(super) fn set(tokens: &[Token], brackets: Brackets) -> Option<(String, &[Token])> {
+pub(crate) fn set(tokens: &[Token], brackets: Brackets) -> Option<(String, &[Token])> {
     let mut class = String::from("[");
     let mut rest = tokens;
     match rest {

@@ -1,6 +1,6 @@
 //! `-perm`: `MODE` exactly, `-MODE` all of its bits, `/MODE` any of them.
 
-use crate::command::chmod::Mode;
+use crate::mode::ModeChange;
 use dentree_vfs::Attr;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ enum Match {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Permissions {
+pub(crate) struct Permissions {
     by: Match,
     file: u16,
     /// `X` is a bit of directories alone.
@@ -19,17 +19,17 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (by, mode) = match text.as_bytes().first()? {
             b'-' => (Match::All, &text[1..]),
             b'/' => (Match::Any, &text[1..]),
             _ => (Match::Exactly, text),
         };
-        let mode = Mode::parse(mode, 0).ok()?;
+        let mode = ModeChange::parse(mode, 0)?;
         Some(Permissions { by, file: mode.of(0, false), directory: mode.of(0, true) })
     }
 
-    pub(super) fn holds(self, attr: &Attr) -> bool {
+    pub(crate) fn holds(self, attr: &Attr) -> bool {
         let (bits, wanted) = (attr.permissions, if attr.is_dir() { self.directory } else { self.file });
         match self.by {
             Match::Exactly => bits == wanted,
