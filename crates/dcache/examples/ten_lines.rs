@@ -14,7 +14,7 @@ impl TenLines {
         Ok(match inode {
             Some(&inode) if inode < 100 => Fill::Positive(Child::directory(inode)),
             Some(&inode) => Fill::Positive(Child::other(inode)),
-            None => Fill::Negative { ttl: None },
+            None => Fill::Negative,
         })
     }
 }

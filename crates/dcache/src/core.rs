@@ -8,7 +8,8 @@
 //!           trials      whether prefetch helps                      evict     eviction
 //!           fill        one fill per miss                           allocate  slots and bytes
 //!           in_lookup   names in lookup                             pool      free slots, grace periods, bytes
-//!           reach       directories that are detached
+//!           reach       whether a directory is detached
+//!           validity    why that matters, and search hints
 //! ──────────────────────────────────────────────────────────────── epoch ──── grace periods ─────────────────────────
 //! hash/     name, bytes                                   table/    index (hash to number), record (what a walk reads),
 //!                                                                   dentry (what is written), chunks (storage)
@@ -29,11 +30,10 @@
 //!
 //! No lock is held while fills, search checks and drops of handles run (G7). Walks take none (G3).
 
-use crate::counters::Counters;
-use crate::expiry::Expiry;
 use crate::hash::name::{Hasher, Name};
 use crate::lookup::in_lookup::InLookups;
 use crate::lookup::path_cache::PathCache;
+use crate::lookup::validity::Validity;
 use crate::reclaim::clock::{Clock, Mark, Marks};
 use crate::reclaim::epoch::Epoch;
 use crate::reclaim::pool::Memory;
@@ -45,11 +45,12 @@ use crate::table::record::{Count, Flags, Record, Rewrite, order_reads};
 use crate::{Child, DentryId, Handle, PrefetchMode};
 use dentree_sync::atomic::AtomicU64;
 use dentree_sync::{Mutex, MutexGuard};
-use std::time::Duration;
 
 /// At most; a smaller cache has one for [`ENTRIES_A_STRIPE`] entries of its budget.
 const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 const ENTRIES_A_STRIPE: usize = 16;
+/// Part of the entries that may be negative, unless set.
+const NEGATIVE_SHARE: usize = 4;
 
 /// Alone on its cache line.
 #[derive(Default)]
@@ -60,10 +61,9 @@ pub(crate) const BUDGET_MIN: usize = 64 << 10;
 
 pub(crate) struct Config {
     pub(crate) budget: usize,
-    pub(crate) negatives: usize,
+    pub(crate) negatives: Option<usize>,
     pub(crate) prefetch: PrefetchMode,
     pub(crate) seed: u64,
-    pub(crate) clock: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
 pub(crate) struct Core<H> {
@@ -76,7 +76,7 @@ pub(crate) struct Core<H> {
     pub(crate) epoch: Epoch,
     pub(crate) hasher: Hasher,
     pub(crate) memory: Memory,
-    pub(crate) expiry: Expiry,
+    pub(crate) validity: Validity,
     pub(crate) in_lookups: InLookups,
     pub(crate) prefetch: PrefetchMode,
     pub(crate) clock: Mutex<Clock>,
@@ -91,8 +91,8 @@ impl<H: Handle> Core<H> {
     pub(crate) fn new(config: Config, root: Child<H>) -> Self {
         let entry = Self::ENTRY + 16;
         let capacity = (config.budget / entry).clamp(64, 1 << 28);
-        let quota = config.negatives.min(capacity);
-        let clock = Clock::new(capacity, quota);
+        let negatives = config.negatives.unwrap_or(capacity / NEGATIVE_SHARE);
+        let clock = Clock::new(capacity, negatives.min(capacity));
         let paths = PathCache::new(config.budget);
         let stripes = (capacity / ENTRIES_A_STRIPE).clamp(1, STRIPES).next_power_of_two();
         let itself = size_of::<Self>() + stripes * size_of::<DirLock>() + InLookups::BYTES;
@@ -110,7 +110,7 @@ impl<H: Handle> Core<H> {
             epoch: Epoch::new(),
             hasher: Hasher::new(config.seed),
             memory: Memory::new(config.budget, fixed),
-            expiry: Expiry::new(config.clock),
+            validity: Validity::default(),
             in_lookups: InLookups::new(),
             prefetch: config.prefetch,
             clock: Mutex::new(clock),
@@ -189,15 +189,6 @@ impl<H: Handle> Core<H> {
         // A negative entry's id is never given out, only made up.
         let record = self.record(id.id());
         self.hold_if(id.id(), || record.generation() == id.generation() && !record.flags().is_negative())
-    }
-
-    /// Whether [`hold_by_id`](Self::hold_by_id) would find the entry. In this order, as an entry
-    /// dies before its generation changes, and that changes before the slot is revived.
-    pub(crate) fn is_alive(&self, id: DentryId) -> bool {
-        id.id() != Id::NONE
-            && self.memory.has_slot(id.id())
-            && !self.dentry(id.id()).is_dead()
-            && self.record(id.id()).generation() == id.generation()
     }
 
     /// Whether the entry is cached under its name. A reused slot's generation changes before its
@@ -286,10 +277,10 @@ impl<H: Handle> Core<H> {
             let (record, dentry) = (self.record(id), self.dentry(id));
             let (parent, flags) = (record.parent(), record.flags());
             if flags.is_negative() {
-                self.memory.drop_negative();
+                self.memory.negatives.sub(1);
             }
             if flags.is_directory() {
-                self.expiry.end_detached();
+                self.validity.end_detached();
             }
             dentry.retire();
             record.next_generation();
@@ -310,18 +301,12 @@ impl<H: Handle> Core<H> {
         self.epoch.thread_slot().counters.changes.add(1);
     }
 
-    pub(crate) fn count(&self) -> Counters {
-        let sum = Counters::default();
-        self.epoch.thread_slots().for_each(|slot| sum.add_all(&slot.counters));
-        sum
-    }
-
     /// Under the lock in which fills of this directory are inserted, so that none grants search
     /// again.
     pub(crate) fn set_search(&self, dir: Id, search: bool) {
         let _above = self.lock_parent(dir);
         if !search {
-            self.expiry.revoke_search();
+            self.validity.revoke_search();
         }
         let (set, clear) = if search { (Flags::SEARCH, 0) } else { (0, Flags::SEARCH) };
         self.rewrite(dir).change_flags(set, clear);

@@ -13,6 +13,7 @@ use crate::{
     Child, Dcache, DentryId, DentryRef, Fill, Handle, Kind, MemoryStats, Reason, Seen, Stats, Stopped, Walk,
     WalkOptions,
 };
+use dentree_sync::atomic::Ordering;
 use std::{fmt, time::Instant};
 
 impl<H: Handle> Dcache<H> {
@@ -52,23 +53,14 @@ impl<H: Handle> Dcache<H> {
         options: WalkOptions,
         mut may_search: impl FnMut(&H) -> bool,
     ) -> Walk<'_, H> {
-        let request = self.request(start, path, options);
-        let core = &self.core;
-        let mut pin = core.epoch.enter();
+        let mut pin = self.core.epoch.enter();
         let mut tail = Text::TAIL;
-        let text = Text::new(path, &mut tail);
-        match core.cached_path(&pin, &request, text) {
-            Some(PathEnd { kind: None, .. }) => return negative_end(path),
-            Some(end) if core.hold_path_end(&end) => return Walk::Found(DentryRef::adopt(self, end.id)),
-            _ => {}
-        }
-        self.adopt(core.walk(
-            &mut pin,
-            (&request, text),
-            &mut may_search,
-            |end| core.hold_end(end),
-            |end| core.release_end(end),
-        ))
+        let request = self.request(start, Text::new(path, &mut tail), options);
+        let cached = |end: &PathEnd, _| {
+            let is_it = || self.core.counts.get(end.id.0).get() == end.count;
+            self.core.hold_if(end.id, is_it).then(|| DentryRef::adopt(self, end.id))
+        };
+        self.walk_by(&mut pin, &request, &mut may_search, cached, |id| self.hold(id))
     }
 
     /// As [`walk`](Self::walk), but returns the entry by value and leaves its reference count
@@ -103,41 +95,49 @@ impl<H: Handle> Dcache<H> {
         {
             return seen.map_or(Walk::Negative { at: 0, end: path.len() }, Walk::Found);
         }
-        let request = self.request(start, path, options);
         let mut tail = Text::TAIL;
-        let text = Text::new(path, &mut tail);
-        match core.cached_path(&pin, &request, text) {
-            Some(PathEnd { kind: None, .. }) => return negative_end(path),
-            Some(end @ PathEnd { kind: Some(kind), .. }) => {
-                // SAFETY: an entry from the path cache was linked inside this pin, and is positive.
-                if let Some(seen) = unsafe { core.see_path_end(&end, kind) } {
-                    return Walk::Found(seen);
-                }
-            }
-            None => {}
-        }
-        self.find_by_steps(&mut pin, (&request, text), &mut may_search)
+        let request = self.request(start, Text::new(path, &mut tail), options);
+        // SAFETY: an entry from the path cache was linked inside this pin, and is positive.
+        let cached = |end: &PathEnd, kind| unsafe { core.see_path_end(end, kind) };
+        // SAFETY: a walk finds an entry linked inside its pin, and positive.
+        self.walk_by(&mut pin, &request, &mut may_search, cached, |id| unsafe { core.see(id) })
     }
 
-    fn find_by_steps(
+    /// Walks by the path cache, or by steps. `cached` and `found` make the result of an entry.
+    #[inline(always)]
+    fn walk_by<F>(
         &self,
         pin: &mut Pin<'_>,
-        request: (&Request<'_>, Text<'_, '_>),
+        request: &Request<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
-    ) -> Walk<'_, H, Seen<H>> {
-        let (core, mut seen) = (&self.core, None);
-        let end = core.walk(
-            pin,
-            request,
-            may_search,
-            |end| core.see_end(end, &mut seen),
-            |end| core.release_stop(end),
-        );
-        match end {
-            End::Found(_) => Walk::Found(seen.expect("a walk that ended at an entry has seen it")),
-            End::Negative { at, end, .. } => Walk::Negative { at, end },
-            End::Stopped(stop) => Walk::Stopped(self.adopt_stop(stop)),
+        cached: impl FnOnce(&PathEnd, Kind) -> Option<F>,
+        found: impl Fn(Id) -> Option<F>,
+    ) -> Walk<'_, H, F> {
+        if let Some(end) = self.core.cached_path(pin, request) {
+            let Some(kind) = end.kind else { return negative_end(request.text.bytes) };
+            if let Some(found) = cached(&end, kind) {
+                return Walk::Found(found);
+            }
         }
+        self.core.walk(pin, request, may_search, |end| self.finish(end, &found))
+    }
+
+    /// The result of a walk by steps; `None` if its end has died. [pin]
+    #[inline(always)]
+    fn finish<F>(&self, end: &End, found: impl Fn(Id) -> Option<F>) -> Option<Walk<'_, H, F>> {
+        Some(match *end {
+            End::Found(id) => Walk::Found(found(id)?),
+            End::Negative { at, end, .. } => Walk::Negative { at, end },
+            End::Stopped(Stop { dir, link, rest, why }) => {
+                let link = if let Some(link) = link { Some(self.hold(link)?) } else { None };
+                Walk::Stopped(Stopped { dir: self.hold(dir)?, link, rest, why })
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn hold(&self, id: Id) -> Option<DentryRef<'_, H>> {
+        self.core.hold(id).then(|| DentryRef::adopt(self, id))
     }
 
     /// [Finds](Self::find) several paths from `start` with overlapping memory latencies, which is
@@ -174,8 +174,10 @@ impl<H: Handle> Dcache<H> {
                 pin.counters().prefetched.add(batch.len() as u64);
             }
             for text in texts {
-                let request = Request { is_batched: true, ..self.request(start, text.bytes, options) };
-                found.push(self.find_by_steps(&mut pin, (&request, text), &mut may_search));
+                let request = Request { is_batched: true, ..self.request(start, text, options) };
+                // SAFETY: a walk finds an entry linked inside its pin, and positive.
+                let finish = |end: &End| self.finish(end, |id| unsafe { core.see(id) });
+                found.push(core.walk(&mut pin, &request, &mut may_search, finish));
             }
             pin.hit_rate().skip(pin.counters().walks.get());
             if let Some(begun) = begun {
@@ -243,7 +245,7 @@ impl<H: Handle> Dcache<H> {
     /// let fill = |dir: &DentryRef<'_, u64>, name: &[u8]| Ok::<_, std::io::Error>(match (*dir.handle(), name) {
     ///     (2, b"etc") => Fill::Positive(Child::directory(11)),
     ///     (11, b"hosts") => Fill::Positive(Child::other(12)),
-    ///     _ => Fill::Negative { ttl: None },
+    ///     _ => Fill::Negative,
     /// });
     /// let found = cache.walk_or_fill(&cache.root(), b"etc/hosts", WalkOptions::default(), |_| true, fill)?;
     /// assert!(matches!(found, Walk::Found(hosts) if *hosts.handle() == 12));
@@ -273,7 +275,7 @@ impl<H: Handle> Dcache<H> {
             let (name, is_last) = (&path[at..end], end == path.len());
             match stopped.why {
                 Reason::Busy => continue,
-                Reason::Miss | Reason::Expired if name != b".." => {}
+                Reason::Miss | Reason::Detached if name != b".." => {}
                 _ => return Ok(Walk::Stopped(Stopped { rest, ..stopped })),
             }
             let dir = stopped.dir;
@@ -400,68 +402,37 @@ impl<H: Handle> Dcache<H> {
 
     /// Counters and memory of the cache.
     pub fn stats(&self) -> Stats {
-        let counters = self.core.count();
-        let memory = &self.core.memory;
-        let (entries, long_names) = (memory.live(), memory.long_names());
+        let (core, memory) = (&self.core, &self.core.memory);
+        let (entries, long_names, used) = (memory.live(), memory.long_names.get(), core.bytes_in_use());
         let records = entries * size_of::<crate::table::record::Record>();
         let dentries = entries * Core::<H>::ENTRY - records;
-        let used = self.core.bytes_in_use();
-        Stats {
-            walks: counters.walks.get(),
-            components: counters.components.get(),
-            found: counters.found.get(),
-            negative: counters.negative.get(),
-            complete_negative: counters.complete_negative.get(),
-            stopped: std::array::from_fn(|i| counters.stopped[i].get()),
-            retries: counters.retries.get(),
-            searches_asked: counters.searches_asked.get(),
-            prefetched: counters.prefetched.get(),
-            cached_paths: counters.cached_paths.get(),
-            locked_hits: counters.locked_hits.get(),
-            fills: counters.fills.get(),
-            fill_waits: counters.fill_waits.get(),
-            fills_overtaken: counters.fills_overtaken.get(),
-            changes: counters.changes.get(),
-            evicted: self.core.evictions(),
-            held: counters.held.get(),
+        let index = used.saturating_sub(records + dentries + long_names);
+        let mut stats = Stats {
+            evicted: core.evicted.load(Ordering::Relaxed),
             entries: entries as u64,
-            negatives: memory.negatives() as u64,
-            memory: MemoryStats {
-                budget: memory.budget(),
-                used,
-                records,
-                dentries,
-                long_names,
-                index: used.saturating_sub(records + dentries + long_names),
-            },
-        }
+            negatives: memory.negatives.get() as u64,
+            memory: MemoryStats { budget: memory.budget(), used, records, dentries, long_names, index },
+            ..Stats::default()
+        };
+        core.epoch.thread_slots().for_each(|slot| stats.add(&slot.counters));
+        stats
     }
 
-    fn request<'p>(&self, start: &DentryRef<'_, H>, path: &'p [u8], options: WalkOptions) -> Request<'p> {
+    #[inline(always)]
+    fn request<'p, 't>(
+        &self,
+        start: &DentryRef<'_, H>,
+        text: Text<'p, 't>,
+        options: WalkOptions,
+    ) -> Request<'p, 't> {
         debug_assert!(std::ptr::eq(start.cache(), self), "an entry of another cache");
-        let WalkOptions { floor, keep_last_link } = options;
-        Request { start: start.raw_id(), floor, path, keep_last_link, is_batched: false }
+        Request { start: start.raw_id(), text, options, is_batched: false }
     }
 
     /// Another reference to a held entry, with the cache's lifetime.
     fn clone_ref(&self, dentry: &DentryRef<'_, H>) -> DentryRef<'_, H> {
         self.core.hold_again(dentry.raw_id());
         DentryRef::adopt(self, dentry.raw_id())
-    }
-
-    /// Wraps the ids of an end, which are held, in references.
-    #[inline]
-    fn adopt(&self, end: End) -> Walk<'_, H> {
-        match end {
-            End::Found(id) => Walk::Found(DentryRef::adopt(self, id)),
-            End::Negative { at, end, .. } => Walk::Negative { at, end },
-            End::Stopped(stop) => Walk::Stopped(self.adopt_stop(stop)),
-        }
-    }
-
-    fn adopt_stop(&self, stop: Stop) -> Stopped<'_, H> {
-        let adopt = |id| DentryRef::adopt(self, id);
-        Stopped { dir: adopt(stop.dir), link: stop.link.map(adopt), rest: stop.rest, why: stop.why }
     }
 }
 
@@ -497,7 +468,7 @@ impl<H: Handle> Completion<'_, H> {
     }
 
     /// Ends the insertion. Returns whether the directory is complete: not if an entry was evicted
-    /// or removed meanwhile, or has a time to live.
+    /// or removed meanwhile.
     pub fn finish(self) -> bool {
         self.cache.core.finish_complete(self.scan)
     }
@@ -507,6 +478,3 @@ fn negative_end<'c, H: Handle, F>(path: &[u8]) -> Walk<'c, H, F> {
     let at = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
     Walk::Negative { at, end: path.len() }
 }
-
-/// A reason indexes [`Stats::stopped`].
-const _: () = assert!(Reason::Busy as usize + 1 == Reason::COUNT);

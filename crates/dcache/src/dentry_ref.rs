@@ -104,8 +104,7 @@ impl<'c, H: Handle> DentryRef<'c, H> {
     /// removed, replaced or [invalidated](Dcache::invalidate), and results that are not cached
     /// ([`Fill::NotCached`](crate::Fill::NotCached), or overtaken by a change of the name). The
     /// file system may still have such a file, cached in another entry: report changes through the
-    /// entry that a lookup from the root returns. An expired entry is reachable until the file
-    /// system says otherwise.
+    /// entry that a lookup from the root returns.
     ///
     /// ```
     /// # use dentree_dcache::*;

@@ -14,7 +14,7 @@
 //!     Ok::<_, std::io::Error>(match inode {
 //!         Some(&3) => Fill::Positive(Child::other(3)),
 //!         Some(&dir) => Fill::Positive(Child::directory(dir)),
-//!         None => Fill::Negative { ttl: None },
+//!         None => Fill::Negative,
 //!     })
 //! };
 //!
@@ -62,7 +62,7 @@
 //!  index            records (64 bytes)                       dentries (40 bytes)
 //! ┌─────────────┐  ┌──────────────────────────────────────┐  ┌─────────────────────────────────────┐
 //! │ 11 tags     │  │ seq · flags · parent · hash          │  │ references · long name · handle     │
-//! │ 11 numbers ─┼─►│ handle · generation · deadline       │  │ first child · siblings · changes    │
+//! │ 11 numbers ─┼─►│ handle · generation                  │  │ first child · siblings · changes    │
 //! │ seq · next  │  │ 32 bytes of name                     │  │ same number, written part           │
 //! └─────────────┘  └──────────────────────────────────────┘  └─────────────────────────────────────┘
 //! ```
@@ -98,16 +98,13 @@
 //! - Aliases of one inode are not chained (the kernel's `d_alias`), which would cost a random line
 //!   at every insertion. They share the inode's handle, so a change of the inode need not find
 //!   them.
-//! - Deadlines have a grain of 10 ms.
 //! - Each thread that uses a cache costs a slot of about half a kilobyte, outside the budget.
 
 mod builder;
 mod core;
-mod counters;
 mod dcache;
 mod dentry_ref;
 mod ends;
-mod expiry;
 mod hash;
 mod lookup;
 #[cfg(all(test, loom))]

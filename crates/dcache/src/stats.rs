@@ -1,52 +1,97 @@
-//! Statistics of the cache.
+//! Statistics of the cache. Counters are per thread: each thread adds to its own slot, readers sum
+//! the slots.
 
 use crate::Reason;
+use dentree_sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since the cache was built, and its current size. Counters are per thread, to avoid shared
-/// cache lines; a sum taken while threads run is not of one instant.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Walks started.
-    pub walks: u64,
+/// A counter with one writing thread at a time.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds without an atomic read-modify-write, as only the slot's thread writes.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one thread.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Counter,)*
+            pub(crate) stopped: [Counter; Reason::COUNT],
+        }
+
+        /// Counts since the cache was built, and its current size. A sum taken while threads run is
+        /// not of one instant.
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Walks that stopped, by reason, in the order of [`Reason::ALL`].
+            pub stopped: [u64; Reason::COUNT],
+            /// Entries evicted.
+            pub evicted: u64,
+            /// Entries in memory, including negative ones and those awaiting reuse.
+            pub entries: u64,
+            /// Negative entries.
+            pub negatives: u64,
+            /// Memory of the cache.
+            pub memory: MemoryStats,
+        }
+
+        impl Stats {
+            pub(crate) fn add(&mut self, counters: &Counters) {
+                $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
+                for (sum, part) in self.stopped.iter_mut().zip(&counters.stopped) {
+                    *sum += part.get();
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Walks started, counting each path of a batch.
+    walks,
     /// Components resolved without a lock and without a call.
-    pub components: u64,
+    components,
     /// Walks that ended at an entry.
-    pub found: u64,
+    found,
     /// Walks that ended at a negative entry.
-    pub negative: u64,
+    negative,
     /// Walks that ended at a name missing in a complete directory.
-    pub complete_negative: u64,
-    /// Walks that stopped, by reason, in the order of [`Reason::ALL`].
-    pub stopped: [u64; Reason::COUNT],
+    complete_negative,
     /// Attempts invalidated by writers.
-    pub retries: u64,
+    retries,
     /// Directories whose search permission was asked of the caller.
-    pub searches_asked: u64,
+    searches_asked,
     /// Walks of batches whose lines were prefetched.
-    pub prefetched: u64,
+    prefetched,
     /// Walks that the path cache ended.
-    pub cached_paths: u64,
+    cached_paths,
+    /// Paths inserted into the path cache.
+    inserted_paths,
     /// Names found only under their directory's lock.
-    pub locked_hits: u64,
+    locked_hits,
     /// Lookups in the file system.
-    pub fills: u64,
+    fills,
     /// Waits for another thread's lookup of the same name.
-    pub fill_waits: u64,
+    fill_waits,
     /// Results discarded because the name changed during the lookup.
-    pub fills_overtaken: u64,
+    fills_overtaken,
     /// Names created, removed and renamed.
-    pub changes: u64,
-    /// Entries evicted.
-    pub evicted: u64,
-    /// Referenced entries, without the root.
-    pub held: u64,
-    /// Entries in memory, including negative ones and those awaiting reuse.
-    pub entries: u64,
-    /// Negative entries.
-    pub negatives: u64,
-    /// Memory of the cache.
-    pub memory: MemoryStats,
+    changes,
+    /// Referenced entries, without the root. Each thread counts first references minus last ones,
+    /// so its part may be negative: the sum wraps.
+    held,
 }
 
 impl Stats {
@@ -55,6 +100,9 @@ impl Stats {
         self.stopped[why as usize]
     }
 }
+
+/// A reason indexes [`Stats::stopped`].
+const _: () = assert!(Reason::Busy as usize + 1 == Reason::COUNT);
 
 /// Bytes in use. More address space is reserved; the system backs it on first use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Types that go into the cache and come out of it.
 
 use crate::table::id::Id;
-use std::{hash::Hash, sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc};
 
 /// The cache's handle of an inode: a number, or an `Arc`. Equal handles mean the same inode.
 ///
@@ -77,24 +77,22 @@ pub struct Child<H> {
     /// Everyone may search this directory, so walks need not ask. A hint: `false` is always
     /// allowed.
     pub search: bool,
-    /// How long the entry is valid; `None`: until a change is reported.
-    pub ttl: Option<Duration>,
 }
 
 impl<H> Child<H> {
-    /// A directory that everyone may search, without a time to live.
+    /// A directory that everyone may search.
     pub fn directory(handle: H) -> Self {
-        Child { handle, kind: Kind::Directory, search: true, ttl: None }
+        Child { handle, kind: Kind::Directory, search: true }
     }
 
-    /// A symbolic link, without a time to live.
+    /// A symbolic link.
     pub fn symlink(handle: H) -> Self {
-        Child { handle, kind: Kind::Symlink, search: false, ttl: None }
+        Child { handle, kind: Kind::Symlink, search: false }
     }
 
-    /// Anything else, without a time to live.
+    /// Anything else.
     pub fn other(handle: H) -> Self {
-        Child { handle, kind: Kind::Other, search: false, ttl: None }
+        Child { handle, kind: Kind::Other, search: false }
     }
 }
 
@@ -104,10 +102,7 @@ pub enum Fill<H> {
     /// The name exists.
     Positive(Child<H>),
     /// The name does not exist.
-    Negative {
-        /// How long that is valid; `None`: until a change is reported.
-        ttl: Option<Duration>,
-    },
+    Negative,
     /// A result that must not be cached: for example a name that is absent from a casefolded
     /// directory, which the creation of another spelling makes stale. The returned entry is
     /// [detached](crate::DentryRef::is_reachable).
@@ -173,8 +168,9 @@ pub struct Seen<H> {
 pub enum Reason {
     /// The next name is not cached: call [`lookup_or_fill`](crate::Dcache::lookup_or_fill).
     Miss,
-    /// The next name has expired: likewise.
-    Expired,
+    /// The directory is not [reachable](crate::DentryRef::is_reachable), so what is cached below it
+    /// may be out of date: likewise.
+    Detached,
     /// A symbolic link: read it and continue.
     Symlink,
     /// A component with a slash or another component after it is not a directory.
@@ -195,7 +191,7 @@ impl Reason {
     /// All, in the order of [`Stats::stopped`](crate::Stats::stopped).
     pub const ALL: [Reason; Reason::COUNT] = [
         Reason::Miss,
-        Reason::Expired,
+        Reason::Detached,
         Reason::Symlink,
         Reason::NotADirectory,
         Reason::Denied,

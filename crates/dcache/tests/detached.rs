@@ -14,7 +14,7 @@ fn cache() -> Cache {
 fn fill(cache: &Cache, dir: &Entry<'_>, name: &str, inode: Option<u64>) -> Option<u64> {
     let answer = match inode {
         Some(inode) => Fill::Positive(Child::other(inode)),
-        None => Fill::Negative { ttl: None },
+        None => Fill::Negative,
     };
     let Ok(found) = cache.lookup_or_fill(dir, name.as_bytes(), || Ok::<_, Infallible>(answer));
     found.map(|dentry| *dentry.handle())
@@ -96,10 +96,10 @@ fn nothing_is_read_or_remembered_below_a_directory_that_lives_on_in_another_entr
     assert_ne!(new, b);
     cache.unlink(&new, b"file");
     for _ in 0..20 {
-        let expired = Some(Reason::Expired);
-        assert_eq!(["file", "..", "./file"].map(|path| why_not(&cache, &b, path)), [expired; 3]);
-        assert_eq!((why_not(&cache, &a, "b/file"), why_not(&cache, &b, "")), (expired, None));
-        assert_eq!(why_not(&cache, &b, "absent"), expired);
+        let detached = Some(Reason::Detached);
+        assert_eq!(["file", "..", "./file"].map(|path| why_not(&cache, &b, path)), [detached; 3]);
+        assert_eq!((why_not(&cache, &a, "b/file"), why_not(&cache, &b, "")), (detached, None));
+        assert_eq!(why_not(&cache, &b, "absent"), detached);
         assert!(cache.find_many(&b, &["file"], WalkOptions::default(), |_| true).iter().all(is_stopped));
         let walk = cache.walk(&b, b"file", WalkOptions::default(), |_| true);
         assert!(matches!(walk, Walk::Stopped(_)));
@@ -145,7 +145,7 @@ fn walks_from_inside_are_served_again_once_nobody_holds_what_was_detached() {
         cache.create(&gone, b"file", Child::other(4));
         cache.unlink(&gone, b"file");
         cache.rename(&root, b"dir", &root, b"gone");
-        assert_eq!((why_not(&cache, &gone, ".."), gone.is_reachable()), (Some(Reason::Expired), false));
+        assert_eq!((why_not(&cache, &gone, ".."), gone.is_reachable()), (Some(Reason::Detached), false));
         assert_eq!(why_not(&cache, &dir, "file"), None);
         cache.rename(&root, b"gone", &root, b"dir");
     }

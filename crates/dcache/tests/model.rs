@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::time::Duration;
 
 const ROOT: u64 = 1;
 
@@ -45,8 +44,8 @@ struct Both {
     cache: Dcache<u64>,
 }
 
-fn child(inode: u64, kind: Kind, ttl: Option<Duration>) -> Child<u64> {
-    Child { handle: inode, kind, search: !inode.is_multiple_of(3), ttl }
+fn child(inode: u64, kind: Kind) -> Child<u64> {
+    Child { handle: inode, kind, search: !inode.is_multiple_of(3) }
 }
 
 fn join(path: &[Vec<u8>]) -> Vec<u8> {
@@ -66,17 +65,18 @@ impl Both {
             };
             match stopped.why {
                 Reason::NotADirectory => return None,
-                Reason::Miss | Reason::Expired => {}
+                Reason::Miss => {}
                 why => panic!("nothing to stop for: {why:?}"),
             }
             let name = path[rest + stopped.rest..].split(|&byte| byte == b'/').next().expect("a name");
             let fill = || {
                 Ok::<_, Infallible>(match self.disk.borrow().get(*stopped.dir.handle(), name) {
-                    // One inode in seven has no time to live.
-                    Some((inode, kind)) => {
-                        Fill::Positive(child(inode, kind, (inode % 7 == 0).then_some(Duration::ZERO)))
+                    // One file in seven is not cached.
+                    Some((inode, Kind::Other)) if inode % 7 == 0 => {
+                        Fill::NotCached(Some(child(inode, Kind::Other)))
                     }
-                    None => Fill::Negative { ttl: None },
+                    Some((inode, kind)) => Fill::Positive(child(inode, kind)),
+                    None => Fill::Negative,
                 })
             };
             let Ok(found) = self.cache.lookup_or_fill(&stopped.dir, name, fill);
@@ -138,7 +138,7 @@ impl Both {
         }
         let inode = self.disk.borrow().inodes + 2;
         let created = self.directory(dir).map(|dir| {
-            self.cache.create(&dir, name, child(inode, kind, None));
+            self.cache.create(&dir, name, child(inode, kind));
             *dir.handle()
         });
         if let Some(dir) = created {
@@ -206,7 +206,7 @@ impl Both {
         let mut completion = self.cache.begin_complete(&dir);
         let disk = self.disk.borrow();
         for (name, inode, kind) in disk.list(*dir.handle()) {
-            completion.enter(name, child(inode, kind, None));
+            completion.enter(name, child(inode, kind));
         }
         if !completion.finish() {
             return;

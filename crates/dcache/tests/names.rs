@@ -171,7 +171,7 @@ fn a_miss_is_asked_for_once_and_remembered_either_way() {
         assert_eq!(found.map(|found| found.map(|dentry| *dentry.handle())), Ok(Some(5)));
         let found = cache.lookup_or_fill(&root, b"absent", || {
             questions += 1;
-            Ok::<_, Infallible>(Fill::Negative { ttl: None })
+            Ok::<_, Infallible>(Fill::Negative)
         });
         assert_eq!(found, Ok(None));
     }
@@ -337,7 +337,7 @@ fn invalidate_forgets_without_saying_that_it_is_gone() {
     assert_eq!(walk(&cache, "dir/file"), miss(0));
     // It lives on in another entry.
     let walk = cache.walk(&dir, b"file", WalkOptions::default(), |_| true);
-    assert!(matches!(walk, Walk::Stopped(Stopped { why: Reason::Miss | Reason::Expired, .. })));
+    assert!(matches!(walk, Walk::Stopped(Stopped { why: Reason::Miss | Reason::Detached, .. })));
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn ask(dir: &DentryRef<'_, u64>, name: &[u8]) -> Result<Fill<u64>, &'static str>
         (3, b"f") => Fill::Positive(Child::other(4)),
         (2, b"l") => Fill::Positive(Child::symlink(5)),
         (_, b"bad") => return Err("read error"),
-        _ => Fill::Negative { ttl: None },
+        _ => Fill::Negative,
     })
 }
 

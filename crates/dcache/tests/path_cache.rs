@@ -1,8 +1,6 @@
 //! The path cache saves steps and never returns an outdated result.
 
 use dentree_dcache::*;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 const PATH: &[u8] = b"first-directory/second/a-name-of-more-than-thirty-two-bytes-in-all/file";
 const MISSING: &[u8] = b"first-directory/second/a-name-of-more-than-thirty-two-bytes-in-all/no such file";
@@ -11,10 +9,7 @@ type Entry<'c> = DentryRef<'c, u64>;
 
 /// A cache with the path, whose last directory is complete, and its directories.
 fn cache() -> Dcache<u64> {
-    // The clock advances a second per reading.
-    let clock = AtomicU64::new(0);
-    let tick = move || Duration::from_secs(clock.fetch_add(1, Ordering::Relaxed));
-    let cache = Dcache::builder().memory(1 << 20).seed(7).clock(tick).build(Child::directory(1));
+    let cache = Dcache::builder().memory(1 << 20).seed(7).build(Child::directory(1));
     let mut dir = cache.root();
     for (name, inode) in PATH.split(|&byte| byte == b'/').zip(2..5) {
         dir = cache.create(&dir, name, Child::directory(inode));
@@ -220,11 +215,6 @@ fn a_change_at_the_end_of_a_path_is_seen() {
     assert_eq!(renamed, [Err(None), Ok(5)]);
     let evicted = after(|cache| cache.invalidate(&found(cache, dir), b"other"));
     assert_eq!(evicted, [Ok(5), Err(Some(Reason::Miss))], "no longer complete");
-    let timed = after(|cache| {
-        let past = Child { ttl: Some(Duration::ZERO), ..Child::other(5) };
-        drop(cache.create(&found(cache, dir), b"file", past));
-    });
-    assert_eq!(timed[0], Err(Some(Reason::Expired)));
 }
 
 /// Reuses the same numbers under other names, in other directories.

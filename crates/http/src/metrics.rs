@@ -142,7 +142,7 @@ fn family(
 fn word(why: Fallback) -> &'static str {
     match why {
         Fallback::Miss => "miss",
-        Fallback::Expired => "expired",
+        Fallback::Detached => "detached",
         Fallback::Symlink => "symlink",
         Fallback::NotADirectory => "not_a_directory",
         Fallback::Denied => "denied",

@@ -185,7 +185,7 @@ impl<F: FileSystem> Vfs<F> {
                     None => {
                         // Relaxed: approximate.
                         dir.negative_lookups.fetch_add(1, Ordering::Relaxed);
-                        Fill::Negative { ttl: None }
+                        Fill::Negative
                     }
                 })
             })?;

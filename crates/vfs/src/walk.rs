@@ -285,7 +285,7 @@ impl<'a, F: FileSystem> Walk<'a, F> {
             },
             Reason::NameTooLong => Err(Error::NameTooLong),
             Reason::Floor if self.options.beneath => Err(Error::Escapes),
-            Reason::Floor | Reason::Miss | Reason::Expired | Reason::Busy => {
+            Reason::Floor | Reason::Miss | Reason::Detached | Reason::Busy => {
                 let (name, after) = split(&rest[at..]).ok_or(Error::NotFound)?;
                 let used = rest.len() - after.len();
                 match name {

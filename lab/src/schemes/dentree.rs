@@ -144,7 +144,7 @@ impl Scheme for Dentree {
         if let Some(inode) = inode {
             return Some(Self::keep(self.cache.create(&directory, name, Self::child(inode))));
         }
-        let absent = || Ok::<_, std::convert::Infallible>(Fill::Negative { ttl: None });
+        let absent = || Ok::<_, std::convert::Infallible>(Fill::Negative);
         let Ok(found) = self.cache.lookup_or_fill(&directory, name, absent);
         Some(found.map_or(ABSENT, Self::keep))
     }

@@ -6,7 +6,6 @@ use crate::lookup::in_lookup::InLookup;
 use crate::mutate::tree::Cleanup;
 use crate::mutate::tree::Entry;
 use crate::table::id::Id;
-use crate::table::record::Flags;
 use crate::{Child, Fill, Handle};
 use dentree_sync::atomic::Ordering;
 use dentree_sync::thread_slot;
@@ -57,11 +56,11 @@ impl<H: Handle> Core<H> {
             Lookup::Negative => return Ok(None),
             Lookup::NotCached => {}
         }
-        let revocations = self.expiry.revocations();
+        let revocations = self.validity.revocations();
         self.epoch.thread_slot().counters.fills.add(1);
         let entry = match fill()? {
             Fill::Positive(child) => Entry::positive(child, revocations),
-            Fill::Negative { ttl } => Entry::negative(ttl, revocations),
+            Fill::Negative => Entry::negative(revocations),
             Fill::NotCached(result) => return Ok(result.map(|child| self.make_detached(dir, child))),
         };
         Ok(self.enter(dir, &name, entry, &guard.in_lookup))
@@ -70,7 +69,7 @@ impl<H: Handle> Core<H> {
     fn uncached(&self, dir: Id, result: Fill<H>) -> Option<Id> {
         match result {
             Fill::Positive(child) | Fill::NotCached(Some(child)) => Some(self.make_detached(dir, child)),
-            Fill::Negative { .. } | Fill::NotCached(None) => None,
+            Fill::Negative | Fill::NotCached(None) => None,
         }
     }
 
@@ -84,7 +83,7 @@ impl<H: Handle> Core<H> {
     pub(crate) fn lookup_locked(&self, dir: Id, name: &Name<'_>) -> Lookup {
         let _dir = self.lock_dir(dir);
         match self.find_locked(dir, name) {
-            Some(id) if !self.has_expired(dir, id) => {
+            Some(id) if self.is_in_tree(dir) => {
                 self.epoch.thread_slot().counters.locked_hits.add(1);
                 self.result_locked(id)
             }
@@ -98,15 +97,6 @@ impl<H: Handle> Core<H> {
         self.mark(id).touch();
         // A positive entry below a locked directory is alive.
         if !record.flags().is_negative() && self.hold(id) { Lookup::Positive(id) } else { Lookup::Negative }
-    }
-
-    pub(crate) fn has_expired(&self, dir: Id, id: Id) -> bool {
-        !self.is_in_tree(dir) || self.is_past_deadline(id)
-    }
-
-    pub(crate) fn is_past_deadline(&self, id: Id) -> bool {
-        let deadline = self.record(id).deadline();
-        deadline != 0 && self.expiry.is_past(deadline)
     }
 
     /// Inserts a fill's result. Returns the name's entry, held.
@@ -125,7 +115,7 @@ impl<H: Handle> Core<H> {
             Lookup::Positive(other) => Some(other),
             Lookup::Negative => None,
             // The result was true when it was read: the caller gets it, the cache does not.
-            Lookup::NotCached => unused.into_child().map(|child| self.make_detached(dir, child)),
+            Lookup::NotCached => unused.child.map(|child| self.make_detached(dir, child)),
         }
     }
 
@@ -150,30 +140,9 @@ impl<H: Handle> Core<H> {
             return Err((old.map_or(Lookup::NotCached, |newer| self.result_locked(newer)), entry));
         }
         // An entry that a scan inserted meanwhile is as new as the result.
-        if let Some(old) = old.filter(|&old| !self.has_expired(dir, old) || self.renew(dir, old, &entry)) {
-            return Err((self.result_locked(old), entry));
+        match old {
+            Some(old) => Err((self.result_locked(old), entry)),
+            None => Ok(self.link_instead(dir, name, None, id, entry)),
         }
-        Ok(self.link_instead(dir, name, old, id, entry))
-    }
-
-    /// Renews a cached entry that equals the file system's result, so that an expired directory
-    /// keeps its children. An entry that has not expired keeps its search hint, as changes are
-    /// reported. [dir lock]
-    pub(crate) fn renew(&self, dir: Id, id: Id, entry: &Entry<H>) -> bool {
-        let Some((kind, handle, search)) = &entry.child else { return false };
-        let record = self.record(id);
-        // SAFETY: positive, as its kind says, and linked below a locked directory.
-        if record.flags().kind() != Some(*kind) || unsafe { self.dentry(id).handle() } != handle {
-            return false;
-        }
-        let has_expired = self.has_expired(dir, id);
-        let opens = has_expired && *search && self.expiry.may_grant_search(entry.revocations);
-        let set = if entry.ttl.is_some() { Flags::TIMED } else { 0 } | if opens { Flags::SEARCH } else { 0 };
-        let clear = Flags::TIMED | if has_expired { Flags::COMPLETE | Flags::SEARCH } else { 0 };
-        if record.flags() != record.flags().without(clear).with(set) {
-            self.rewrite(id).change_flags(set, clear);
-        }
-        record.set_deadline(self.expiry.deadline(entry.ttl));
-        true
     }
 }

@@ -5,4 +5,5 @@ pub(crate) mod prefetch;
 pub(crate) mod reach;
 pub(crate) mod step;
 pub(crate) mod trials;
+pub(crate) mod validity;
 pub(crate) mod walk;

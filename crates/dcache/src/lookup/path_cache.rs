@@ -19,8 +19,8 @@
 //! ```
 //!
 //! **Why a hit is valid (G1, G2).** The walk that inserted the path had found all counts even and
-//! unchanged at one instant. Then each record was linked below the one before under its name,
-//! without a deadline, each directory open to everyone, the end of the kind that the entry says. A
+//! unchanged at one instant. Then each record was linked below the one before under its name, each
+//! directory open to everyone, the end of the kind that the entry says. A
 //! change of that changes the record's count first (R5). Counts only grow, so an equal sum means
 //! equal counts (but see P2), from the insertion to the reader's load of the first count, inside
 //! its call: that is the instant. A reused number's count changed at the unlink, so no change has

@@ -9,7 +9,7 @@
 use crate::core::Core;
 use crate::hash::name::Name;
 use crate::lookup::fill::Lookup;
-use crate::lookup::walk::{ATTEMPTS, Found};
+use crate::lookup::walk::{ATTEMPTS, End, Found};
 use crate::reclaim::epoch::Pin;
 use crate::table::id::Id;
 use crate::table::record::{Flags, order_reads};
@@ -47,7 +47,7 @@ impl<H: Handle> Core<H> {
         }
         let Found { id, record, seq, flags } = self.find_short(self.index.extent(), dir, name)?;
         let is_negative = flags.is_negative();
-        if flags.has(Flags::TIMED) || !is_negative && !flags.is_plain_end() {
+        if !is_negative && !flags.is_plain_end() {
             return None;
         }
         self.mark(id).touch();
@@ -57,14 +57,7 @@ impl<H: Handle> Core<H> {
         if (above_seq | seq) & 1 != 0 || !above.is_unchanged(above_seq) || !record.is_unchanged(seq) {
             return None;
         }
-        let counters = pin.counters();
-        counters.walks.add(1);
-        counters.components.add(1);
-        if is_negative {
-            counters.negative.add(1)
-        } else {
-            counters.found.add(1)
-        };
+        self.count_walk(pin, &End::new(id, is_negative), 1);
         Some(seen)
     }
 
@@ -93,9 +86,8 @@ impl<H: Handle> Core<H> {
     #[inline]
     fn take_step(&self, found: &Found<'_>) -> Option<Lookup> {
         let &Found { id, record, seq, flags } = found;
-        let has_expired = flags.has(Flags::TIMED) && self.expiry.is_past(record.deadline());
-        if seq & 1 != 0 || has_expired {
-            return (seq & 1 == 0).then_some(Lookup::NotCached);
+        if seq & 1 != 0 {
+            return None;
         }
         self.mark(id).touch();
         if flags.is_negative() {

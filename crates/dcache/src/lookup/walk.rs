@@ -15,7 +15,8 @@
 //!
 //! A walk tries the path cache first if that has helped this thread lately, and inserts there what
 //! it found by plain steps. [`advance`](Core::advance) takes plain components: directories that
-//! everyone may search, and ends without a deadline. [`step_any`](Core::step_any) takes all others.
+//! everyone may search, and ends that are no symbolic link. [`step_any`](Core::step_any) takes all
+//! others.
 
 use crate::core::Core;
 use crate::hash::name::{NAME_MAX, Name, PATH_MAX, Text};
@@ -24,21 +25,18 @@ use crate::reclaim::epoch::Pin;
 use crate::table::id::Id;
 use crate::table::index::{Extent, Miss};
 use crate::table::record::{Flags, InlineHandle, Record, order_reads};
-use crate::{DentryId, Handle, Kind, Reason, Seen};
+use crate::{DentryId, Handle, Kind, Reason, Seen, WalkOptions};
 
 pub(crate) const ATTEMPTS: usize = 16;
 /// Records in the array; more are allocated.
 const SHALLOW: usize = 16;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Request<'p> {
+pub(crate) struct Request<'p, 't> {
     /// [held by the caller]
     pub(crate) start: Id,
-    /// `..` leads neither above this nor above the root.
-    pub(crate) floor: Option<DentryId>,
-    pub(crate) path: &'p [u8],
-    /// Return a symbolic link that ends the path without a slash after it.
-    pub(crate) keep_last_link: bool,
+    pub(crate) text: Text<'p, 't>,
+    pub(crate) options: WalkOptions,
     /// One of a batch, which bypasses the path cache.
     pub(crate) is_batched: bool,
 }
@@ -55,6 +53,14 @@ pub(crate) enum End {
     Stopped(Stop),
 }
 
+impl End {
+    /// For the counters.
+    #[inline(always)]
+    pub(crate) fn new(id: Id, is_negative: bool) -> End {
+        if is_negative { End::Negative { at: 0, end: 0, complete: false } } else { End::Found(id) }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Stop {
     pub(crate) dir: Id,
@@ -64,7 +70,7 @@ pub(crate) struct Stop {
 }
 
 /// Records and their counts that an attempt relies on.
-pub(crate) struct ReadSet {
+struct ReadSet {
     /// Used part of `first`.
     len: usize,
     /// All counts, or-ed: even if all are.
@@ -102,7 +108,7 @@ impl ReadSet {
     }
 }
 
-pub(crate) struct Descent<'t, 'p> {
+struct Descent<'t, 'p> {
     extent: Extent,
     text: Text<'p, 't>,
     /// The next component, or the end of the path.
@@ -154,52 +160,46 @@ pub(crate) struct Found<'a> {
 }
 
 /// A record was rewritten: the attempt is void.
-pub(crate) struct Changed;
+struct Changed;
 
 impl<H: Handle> Core<H> {
     /// Walks. Calls `finish` with the end, inside the pin and before the counts are compared;
-    /// `false` means that the end has died. Calls `undo` if the attempt turns out void after that.
-    /// For references these are [`hold_end`](Self::hold_end) and
-    /// [`release_end`](Self::release_end).
-    pub(crate) fn walk(
+    /// `None` means that the end has died. Drops its result if the attempt turns out void.
+    pub(crate) fn walk<W>(
         &self,
         pin: &mut Pin<'_>,
-        (request, text): (&Request<'_>, Text<'_, '_>),
+        request: &Request<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
-        mut finish: impl FnMut(&End) -> bool,
-        mut undo: impl FnMut(&End),
-    ) -> End {
+        finish: impl Fn(&End) -> Option<W>,
+    ) -> W {
         for _ in 0..ATTEMPTS {
-            let mut descent = self.begin(request, text);
-            let end = match self.advance(&mut descent, request.keep_last_link) {
+            let mut descent = self.begin(request);
+            let end = match self.advance(&mut descent, request.options.keep_last_link) {
                 Some(end) => Ok(end),
                 None => self.descend(pin, request, may_search, &mut descent),
             };
             if let Ok(end) = end
-                && finish(&end)
+                && let Some(walk) = finish(&end)
+                && self.is_unchanged(&descent.reads)
             {
-                if self.is_unchanged(&descent.reads) {
-                    self.count_walk(pin, &end, descent.reads.components());
-                    if !request.is_batched
-                        && !text.is_one_name()
-                        && pin.hit_rate().learn(pin.counters().walks.get() - 1)
-                        && descent.is_plain
-                    {
-                        self.insert_path(request, &descent.reads);
-                    }
-                    return end;
+                self.count_walk(pin, &end, descent.reads.components());
+                if !request.is_batched
+                    && !request.text.is_one_name()
+                    && pin.hit_rate().learn(pin.counters().walks.get() - 1)
+                    && descent.is_plain
+                {
+                    self.insert_path(request, &descent.reads);
                 }
-                undo(&end);
+                return walk;
             }
             pin.counters().retries.add(1);
         }
         let end = End::Stopped(Stop { dir: request.start, link: None, rest: 0, why: Reason::Busy });
-        // The caller holds the start.
-        finish(&end);
         self.count_walk(pin, &end, 0);
-        end
+        finish(&end).expect("the caller holds the start")
     }
 
+    #[inline(always)]
     pub(crate) fn count_walk(&self, pin: &Pin<'_>, end: &End, components: usize) {
         let counters = pin.counters();
         counters.walks.add(1);
@@ -213,17 +213,12 @@ impl<H: Handle> Core<H> {
     }
 
     /// Looks the path up in the path cache if that has helped lately, and counts a hit as a walk.
-    /// Use the end within the pin by [`hold_path_end`](Self::hold_path_end) or
+    /// Use the end within the pin by [`hold_if`](Self::hold_if) its count is the same or
     /// [`see_path_end`](Self::see_path_end) (L1).
     #[inline(always)]
-    pub(crate) fn cached_path(
-        &self,
-        pin: &Pin<'_>,
-        request: &Request<'_>,
-        text: Text<'_, '_>,
-    ) -> Option<PathEnd> {
+    pub(crate) fn cached_path(&self, pin: &Pin<'_>, request: &Request<'_, '_>) -> Option<PathEnd> {
         // A single step costs less than the path cache.
-        if text.is_one_name()
+        if request.text.is_one_name()
             || !pin.hit_rate().is_worth_it(pin.counters().walks.get())
             || !self.is_surely_in_tree(request.start)
         {
@@ -232,25 +227,13 @@ impl<H: Handle> Core<H> {
         let key = self.path_key(request)?;
         let count = |id: Id| Some(self.counts.get_if_made(id.0)?.get());
         let end = self.paths.get(key, request.start, count)?;
-        if end.kind == Some(Kind::Symlink) && !request.keep_last_link {
+        if end.kind == Some(Kind::Symlink) && !request.options.keep_last_link {
             return None;
         }
         self.mark(end.id).touch();
-        let counters = pin.counters();
-        counters.walks.add(1);
-        counters.cached_paths.add(1);
-        counters.components.add(end.components as u64);
-        if end.kind.is_some() {
-            counters.found.add(1)
-        } else {
-            counters.negative.add(1)
-        };
+        pin.counters().cached_paths.add(1);
+        self.count_walk(pin, &End::new(end.id, end.kind.is_none()), end.components);
         Some(end)
-    }
-
-    /// Takes a reference to the end, unless its record has changed.
-    pub(crate) fn hold_path_end(&self, end: &PathEnd) -> bool {
-        self.hold_if(end.id, || self.counts.get(end.id.0).get() == end.count)
     }
 
     /// Reads the end, unless its record has changed.
@@ -274,8 +257,8 @@ impl<H: Handle> Core<H> {
 
     /// The key, without one leading slash.
     #[inline(always)]
-    fn path_key(&self, request: &Request<'_>) -> Option<Key> {
-        let path = match request.path {
+    fn path_key(&self, request: &Request<'_, '_>) -> Option<Key> {
+        let path = match request.text.bytes {
             [b'/', rest @ ..] => rest,
             path => path,
         };
@@ -285,7 +268,7 @@ impl<H: Handle> Core<H> {
 
     /// Caches a path found by plain steps alone. [epoch]
     #[inline(never)]
-    fn insert_path(&self, request: &Request<'_>, reads: &ReadSet) {
+    fn insert_path(&self, request: &Request<'_, '_>, reads: &ReadSet) {
         let records = &reads.first[..reads.len];
         let is_short = reads.more.is_empty() && (2..=path_cache::DIRS + 2).contains(&records.len());
         let (Some(key), Some(&(end, seq)), true) = (self.path_key(request), records.last(), is_short) else {
@@ -301,16 +284,6 @@ impl<H: Handle> Core<H> {
         let inserted = &self.epoch.thread_slot().counters.inserted_paths;
         inserted.add(1);
         self.paths.insert(key, records, flags.kind(), handle, inserted.get());
-    }
-
-    /// Takes the references that an end needs, or none.
-    #[inline(always)]
-    pub(crate) fn hold_end(&self, end: &End) -> bool {
-        match end {
-            End::Found(id) => self.hold(*id),
-            End::Negative { .. } => true,
-            End::Stopped(stop) => self.hold_stop(stop),
-        }
     }
 
     /// Reads an entry by value, from its record if it has an inline handle. `None` if it has become
@@ -355,56 +328,8 @@ impl<H: Handle> Core<H> {
         Seen { id: DentryId::new(id, self.record(id).generation()), handle, kind }
     }
 
-    /// Reads a found entry, or takes the references of another end. [pin]
     #[inline(always)]
-    pub(crate) fn see_end(&self, end: &End, seen: &mut Option<Seen<H>>) -> bool {
-        match end {
-            End::Found(id) => {
-                // SAFETY: found linked inside the pin of this walk, and positive.
-                *seen = unsafe { self.see(*id) };
-                seen.is_some()
-            }
-            End::Negative { .. } => true,
-            End::Stopped(stop) => self.hold_stop(stop),
-        }
-    }
-
-    /// Undoes [`see_end`](Self::see_end).
-    #[cold]
-    pub(crate) fn release_stop(&self, end: &End) {
-        if let End::Stopped(_) = end {
-            self.release_end(end);
-        }
-    }
-
-    #[inline(never)]
-    fn hold_stop(&self, stop: &Stop) -> bool {
-        if stop.link.is_some_and(|link| !self.hold(link)) {
-            return false;
-        }
-        let held = self.hold(stop.dir);
-        if let Some(link) = stop.link.filter(|_| !held) {
-            self.release(link);
-        }
-        held
-    }
-
-    /// Undoes [`hold_end`](Self::hold_end).
-    #[cold]
-    pub(crate) fn release_end(&self, end: &End) {
-        match end {
-            End::Found(id) => self.release(*id),
-            End::Negative { .. } => {}
-            End::Stopped(stop) => {
-                stop.link.into_iter().for_each(|link| self.release(link));
-                self.release(stop.dir);
-            }
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn begin<'t, 'p>(&self, request: &Request<'p>, text: Text<'p, 't>) -> Descent<'t, 'p> {
-        let start = request.start;
+    fn begin<'t, 'p>(&self, &Request { start, text, .. }: &Request<'p, 't>) -> Descent<'t, 'p> {
         let reads = ReadSet::beginning_at(start, self.record(start).begin());
         let is_detached = !self.is_surely_in_tree(start);
         Descent {
@@ -420,7 +345,7 @@ impl<H: Handle> Core<H> {
     }
 
     #[inline]
-    pub(crate) fn is_unchanged(&self, reads: &ReadSet) -> bool {
+    fn is_unchanged(&self, reads: &ReadSet) -> bool {
         order_reads();
         let all = |part: &[(u32, u32)]| part.iter().all(|&(id, seq)| self.record(Id(id)).is_unchanged(seq));
         reads.counts & 1 == 0
@@ -450,8 +375,8 @@ impl<H: Handle> Core<H> {
                     break;
                 }
             } else if !flags.is_plain_end() {
-                let is_negative = flags.is_negative() && !flags.has(Flags::TIMED);
-                if is_negative || keep_last_link && flags.is_symlink() && !flags.has(Flags::TIMED) {
+                let is_negative = flags.is_negative();
+                if is_negative || keep_last_link && flags.is_symlink() {
                     reads.push(found, seq);
                     self.mark(found).touch();
                     end = Some(match is_negative {
@@ -490,10 +415,10 @@ impl<H: Handle> Core<H> {
 
     /// Continues where plain steps ended.
     #[inline(never)]
-    pub(crate) fn descend(
+    fn descend(
         &self,
         pin: &mut Pin<'_>,
-        request: &Request<'_>,
+        request: &Request<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         descent: &mut Descent<'_, '_>,
     ) -> Result<End, Changed> {
@@ -501,7 +426,7 @@ impl<H: Handle> Core<H> {
             if let Some(end) = self.step_any(pin, request, may_search, descent)? {
                 return Ok(end);
             }
-            if let Some(end) = self.advance(descent, request.keep_last_link) {
+            if let Some(end) = self.advance(descent, request.options.keep_last_link) {
                 return Ok(end);
             }
         }
@@ -511,7 +436,7 @@ impl<H: Handle> Core<H> {
     fn step_any(
         &self,
         pin: &mut Pin<'_>,
-        request: &Request<'_>,
+        request: &Request<'_, '_>,
         may_search: &mut impl FnMut(&H) -> bool,
         descent: &mut Descent<'_, '_>,
     ) -> Result<Option<End>, Changed> {
@@ -525,9 +450,8 @@ impl<H: Handle> Core<H> {
         if !dir.flags().is_directory() {
             return Ok(Some(descent.stop(Reason::NotADirectory)));
         }
-        // The permissions of a detached or expired directory may be out of date as well.
-        let is_outdated = descent.is_detached || self.is_past_deadline(here);
-        if !descent.may_search && (is_outdated || !dir.flags().has(Flags::SEARCH)) {
+        // The permissions of a detached directory may be out of date as well.
+        if !descent.may_search && (descent.is_detached || !dir.flags().has(Flags::SEARCH)) {
             if !self.ask_search(pin, here, descent.reads.last(), may_search)? {
                 return Ok(Some(descent.stop(Reason::Denied)));
             }
@@ -538,11 +462,11 @@ impl<H: Handle> Core<H> {
             descent.at = descent.text.skip_slashes(end);
             return Ok(None);
         }
-        if name.is_dot_dot() && self.is_floor(here, request.floor) {
+        if name.is_dot_dot() && self.is_floor(here, request.options.floor) {
             return Ok(Some(descent.stop(Reason::Floor)));
         }
         if descent.is_detached {
-            return Ok(Some(descent.stop(Reason::Expired)));
+            return Ok(Some(descent.stop(Reason::Detached)));
         }
         if name.is_dot_dot() {
             let parent = dir.parent();
@@ -565,26 +489,22 @@ impl<H: Handle> Core<H> {
     /// Continues at an entry found under the name that ends at `end`.
     fn step_to(
         &self,
-        request: &Request<'_>,
+        request: &Request<'_, '_>,
         descent: &mut Descent<'_, '_>,
         found: &Found<'_>,
         end: usize,
     ) -> Option<End> {
-        let &Found { id, record, seq, flags } = found;
-        if flags.has(Flags::TIMED) && self.expiry.is_past(record.deadline()) {
-            return Some(descent.stop(Reason::Expired));
-        }
+        let &Found { id, seq, flags, .. } = found;
         descent.reads.push(id, seq);
         let (dir, at) = (descent.here, descent.at);
         let is_last = end == descent.text.bytes.len();
-        descent.is_plain &= !flags.has(Flags::TIMED);
         match flags.kind() {
             None => {
                 self.mark(id).touch();
                 descent.is_plain &= is_last;
                 Some(End::Negative { at, end, complete: false })
             }
-            Some(Kind::Symlink) if !is_last || !request.keep_last_link => {
+            Some(Kind::Symlink) if !is_last || !request.options.keep_last_link => {
                 self.mark(id).touch();
                 descent.is_plain = false;
                 Some(End::Stopped(Stop { dir, link: Some(id), rest: end, why: Reason::Symlink }))
@@ -599,7 +519,7 @@ impl<H: Handle> Core<H> {
 
     /// Whether `..` stops at `id`; everywhere if the floor is gone.
     fn is_floor(&self, id: Id, floor: Option<DentryId>) -> bool {
-        let is_or_gone = |floor: DentryId| floor.id() == id || !self.is_alive(floor);
+        let is_or_gone = |floor: DentryId| floor.id() == id || !self.is_linked(floor);
         id == Id::ROOT || floor.is_some_and(is_or_gone)
     }
 

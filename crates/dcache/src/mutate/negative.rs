@@ -37,14 +37,13 @@ impl<H: Handle> Core<H> {
         if !may {
             return None;
         }
-        record.set_deadline(0);
         let rewrite = self.rewrite(id);
         rewrite.next_generation();
         rewrite.flags(Flags::linked(None, 0, flags.name_len()));
         drop(rewrite);
         dentry.end_change(0);
         self.mark(id).touch();
-        self.memory.add_negative();
+        self.memory.negatives.add(1);
         Some(self.enlist_negative(id))
     }
 
@@ -52,24 +51,23 @@ impl<H: Handle> Core<H> {
     /// not. [dir lock]
     pub(crate) fn become_positive(&self, id: Id, name: &Name<'_>, entry: Entry<H>) -> Result<(), Entry<H>> {
         let (record, dentry) = (self.record(id), self.dentry(id));
-        let word = entry.child.as_ref().and_then(|(kind, handle, _)| Some((*kind, handle.to_word()?)));
-        let may = record.flags().is_negative() && entry.ttl.is_none() && !std::mem::needs_drop::<H>();
+        let word = entry.child.as_ref().and_then(|child| Some((child.kind, child.handle.to_word()?)));
+        let may = record.flags().is_negative() && !std::mem::needs_drop::<H>();
         let Some((kind, word)) = word.filter(|_| may) else { return Err(entry) };
         if !dentry.begin_change(0) {
             return Err(entry);
         }
         let search = self.may_search_all(&entry);
-        let handle = entry.child.map(|(_, handle, _)| handle);
+        let handle = entry.child.map(|child| child.handle);
         // SAFETY: DEAD excludes new references, and readers that hold none do not read the dentry's
         // handle of a word (module text). The old one is a word, or none.
         unsafe { dentry.set_handle(handle) };
-        record.set_deadline(0);
         let rewrite = self.rewrite(id);
         rewrite.next_generation();
         rewrite.inline_handle(word);
         rewrite.flags(Flags::linked(Some(kind), search | Flags::INLINE_HANDLE, name.bytes.len()));
         drop(rewrite);
-        self.memory.drop_negative();
+        self.memory.negatives.sub(1);
         self.mark(id).touch();
         self.count_held(1);
         dentry.end_change(1);
@@ -90,7 +88,8 @@ impl<H: Handle> Core<H> {
                 if !flags.is_linked() || flags.is_negative() {
                     return;
                 }
-                let bytes = self.name_of_linked(id);
+                // SAFETY: the parent is locked.
+                let bytes = unsafe { self.name_of(id) };
                 let done = self.name_in(dir, &bytes).and_then(|name| self.unlink_in_place(dir, &name, id, 1));
                 (bytes, done)
             };

@@ -4,22 +4,20 @@
 //! and so lock other directories: they come before and after the directory locks.
 
 use crate::core::Core;
-use crate::expiry::Revocations;
 use crate::hash::name::Name;
+use crate::lookup::validity::Revocations;
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
 use crate::table::record::Flags;
 use crate::{Child, Handle, Kind};
 use dentree_sync::Backoff;
-use std::time::Duration;
 
 /// Negative entries that are evicted with their directory; the clock evicts the rest.
 const AT_ONCE: usize = 1024;
 
 pub(crate) struct Entry<H> {
-    /// Kind, handle and search hint; `None` for a negative entry.
-    pub(crate) child: Option<(Kind, H, bool)>,
-    pub(crate) ttl: Option<Duration>,
+    /// `None` for a negative entry.
+    pub(crate) child: Option<Child<H>>,
     /// Taken before the file system was called.
     pub(crate) revocations: Revocations,
     /// A scan inserts it, not a lookup.
@@ -30,17 +28,11 @@ pub(crate) struct Entry<H> {
 
 impl<H> Entry<H> {
     pub(crate) fn positive(child: Child<H>, revocations: Revocations) -> Self {
-        let Child { handle, kind, search, ttl } = child;
-        Entry { child: Some((kind, handle, search)), ttl, revocations, cold: false, held: true }
+        Entry { child: Some(child), revocations, cold: false, held: true }
     }
 
-    pub(crate) fn negative(ttl: Option<Duration>, revocations: Revocations) -> Self {
-        Entry { child: None, ttl, revocations, cold: false, held: false }
-    }
-
-    pub(crate) fn into_child(self) -> Option<Child<H>> {
-        let ttl = self.ttl;
-        self.child.map(|(kind, handle, search)| Child { handle, kind, search, ttl })
+    pub(crate) fn negative(revocations: Revocations) -> Self {
+        Entry { child: None, revocations, cold: false, held: false }
     }
 }
 
@@ -84,14 +76,16 @@ impl<H: Handle> Core<H> {
     /// Includes negative entries. [dir lock]
     pub(crate) fn children(&self, dir: Id) -> impl Iterator<Item = Id> {
         let some = |id: Id| (id != Id::NONE).then_some(id);
-        std::iter::successors(some(self.dentry(dir).first_child()), move |&id| some(self.dentry(id).next()))
+        std::iter::successors(some(self.dentry(dir).first_child.get()), move |&id| {
+            some(self.dentry(id).next.get())
+        })
     }
 
     pub(crate) fn name_in<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
         self.hasher.name(dir, bytes)
     }
 
-    /// Expired or not. [dir lock]
+    /// [dir lock]
     pub(crate) fn find_locked(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
         let mut backoff = Backoff::default();
         loop {
@@ -120,19 +114,15 @@ impl<H: Handle> Core<H> {
     /// negative entry to evict for it. [dir lock]
     #[must_use]
     fn link(&self, dir: Id, name: &Name<'_>, old: Option<Id>, id: Id, entry: Entry<H>) -> Option<Id> {
-        let (record, dentry) = (self.record(id), self.dentry(id));
-        let search = self.may_search_all(&entry);
-        let Entry { child, ttl, cold, held, .. } = entry;
-        let kind = child.as_ref().map(|(kind, ..)| *kind);
-        let word = child.as_ref().and_then(|(_, handle, _)| handle.to_word());
+        let (search, dentry) = (self.may_search_all(&entry), self.dentry(id));
+        let Entry { child, cold, held, .. } = entry;
+        let kind = child.as_ref().map(|child| child.kind);
+        let word = child.as_ref().and_then(|child| child.handle.to_word());
         // SAFETY: the slot came from `allocate` and is not linked yet.
-        unsafe { dentry.fill(child.map(|(_, handle, _)| handle), boxed(name)) };
+        unsafe { dentry.fill(child.map(|child| child.handle), boxed(name)) };
         dentry.revive(held, false);
-        record.set_deadline(self.expiry.deadline(ttl));
         self.marks.occupy(id, !cold);
-        let flags = search
-            | if ttl.is_some() { Flags::TIMED } else { 0 }
-            | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };
+        let flags = search | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };
         let flags = Flags::linked(kind, flags, name.bytes.len());
         let (added, freed) = self.index.insert(name.hash(), id, old, || {
             if let Some(old) = old {
@@ -151,7 +141,7 @@ impl<H: Handle> Core<H> {
             self.count_held(1);
         }
         if kind.is_none() {
-            self.memory.add_negative();
+            self.memory.negatives.add(1);
             return self.enlist_negative(id);
         }
         if cold {
@@ -162,20 +152,19 @@ impl<H: Handle> Core<H> {
 
     /// `SEARCH` if the hint says so and is up to date. [dir lock of its parent]
     pub(crate) fn may_search_all(&self, entry: &Entry<H>) -> u32 {
-        let search = entry.child.as_ref().is_some_and(|(.., search)| *search);
-        if search && self.expiry.may_grant_search(entry.revocations) { Flags::SEARCH } else { 0 }
+        let search = entry.child.as_ref().is_some_and(|child| child.search);
+        if search && self.validity.may_grant_search(entry.revocations) { Flags::SEARCH } else { 0 }
     }
 
     /// Makes a held entry outside of the index: an overtaken result, or one that must not be
     /// cached.
     pub(crate) fn link_detached(&self, dir: Id, id: Id, child: Child<H>) {
-        let Child { handle, kind, search, .. } = child;
+        let Child { handle, kind, search } = child;
         if kind == Kind::Directory {
-            self.expiry.begin_detached();
+            self.validity.begin_detached();
         }
         // SAFETY: as in `link`.
         unsafe { self.dentry(id).fill(Some(handle), None) };
-        self.record(id).set_deadline(0);
         let rewrite = self.rewrite(id);
         rewrite.place(dir, &Name::NONE);
         rewrite.flags(Flags::linked(Some(kind), if search { Flags::SEARCH } else { 0 }, 0));
@@ -198,7 +187,7 @@ impl<H: Handle> Core<H> {
     /// [bucket seq]
     fn unlink_record(&self, id: Id) {
         if self.record(id).flags().is_directory() {
-            self.expiry.begin_detached();
+            self.validity.begin_detached();
         }
         self.rewrite(id).unlink();
     }
@@ -226,24 +215,24 @@ impl<H: Handle> Core<H> {
 
     /// [dir lock]
     fn add_child(&self, dir: Id, id: Id) {
-        let first = self.dentry(dir).first_child();
-        self.dentry(id).set_prev(Id::NONE);
-        self.dentry(id).set_next(first);
+        let first = self.dentry(dir).first_child.get();
+        self.dentry(id).prev.set(Id::NONE);
+        self.dentry(id).next.set(first);
         if first != Id::NONE {
-            self.dentry(first).set_prev(id);
+            self.dentry(first).prev.set(id);
         }
-        self.dentry(dir).set_first_child(id);
+        self.dentry(dir).first_child.set(id);
     }
 
     /// [dir lock]
     fn remove_child(&self, dir: Id, id: Id) {
-        let (prev, next) = (self.dentry(id).prev(), self.dentry(id).next());
+        let (prev, next) = (self.dentry(id).prev.get(), self.dentry(id).next.get());
         match prev {
-            Id::NONE => self.dentry(dir).set_first_child(next),
-            prev => self.dentry(prev).set_next(next),
+            Id::NONE => self.dentry(dir).first_child.set(next),
+            prev => self.dentry(prev).next.set(next),
         }
         if next != Id::NONE {
-            self.dentry(next).set_prev(prev);
+            self.dentry(next).prev.set(prev);
         }
     }
 
@@ -262,12 +251,7 @@ impl<H: Handle> Core<H> {
             let _dir = self.lock_dir(dir);
             self.in_lookups.overtake(dir, &name);
             let old = self.find_locked(dir, &name);
-            if child.ttl.is_some() {
-                // An entry that expires prevents completeness, so a scan that missed this one must
-                // fail.
-                self.dentry(dir).note_change();
-            }
-            let entry = Entry::positive(child, self.expiry.revocations());
+            let entry = Entry::positive(child, self.validity.revocations());
             self.link_instead(dir, &name, old, id, entry)
         };
         self.clean_up(cleanup);
@@ -286,13 +270,13 @@ impl<H: Handle> Core<H> {
         }
         let _dir = self.lock_dir(dir);
         let Some(id) = self.find_locked(dir, name).filter(|&id| is_negative(id)) else { return Err(child) };
-        let entry = Entry::positive(child, self.expiry.revocations());
+        let entry = Entry::positive(child, self.validity.revocations());
         match self.become_positive(id, name, entry) {
             Ok(()) => {
                 self.in_lookups.overtake(dir, name);
                 Ok(id)
             }
-            Err(entry) => Err(entry.into_child().expect("made of a child")),
+            Err(entry) => Err(entry.child.expect("made of a child")),
         }
     }
 
@@ -354,7 +338,7 @@ impl<H: Handle> Core<H> {
         if self.record(dir).flags().has(Flags::COMPLETE) {
             self.cancel(spare, name.bytes.len());
         } else {
-            let entry = Entry::negative(None, self.expiry.revocations());
+            let entry = Entry::negative(self.validity.revocations());
             cleanup.evict = self.link(dir, name, None, spare, entry);
         }
     }
@@ -365,17 +349,15 @@ impl<H: Handle> Core<H> {
         {
             let _dir = self.lock_dir(dir);
             self.in_lookups.overtake(dir, &name);
-            self.forget(dir, &name, &mut cleanup);
+            self.forget(dir, self.find_locked(dir, &name), &mut cleanup);
         }
         self.clean_up(cleanup);
     }
 
-    /// [dir lock]
-    fn forget(&self, dir: Id, name: &Name<'_>, cleanup: &mut Cleanup) {
+    /// Removes an entry whose name is unknown from now on. [dir lock]
+    fn forget(&self, dir: Id, id: Option<Id>, cleanup: &mut Cleanup) {
         self.lose_completeness(dir);
-        if let Some(old) = self.find_locked(dir, name) {
-            self.detach(dir, old, cleanup);
-        }
+        id.into_iter().for_each(|id| self.detach(dir, id, cleanup));
     }
 
     /// `old` in `old_dir` is now `new` in `new_dir`, replacing what was there: d_move.
@@ -387,15 +369,13 @@ impl<H: Handle> Core<H> {
         }
         let spare = self.allocate(old.len());
         let reserved = self.allocate_names(&[new.len()]);
-        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, cleanup| {
-            match moved {
-                Some(id) => self.rename_entry(reserved, id, old_dir, (new_dir, &to), cleanup),
+        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, target, cleanup| {
+            match self.movable(moved, old_dir, new_dir) {
+                Some(id) => self.relink(reserved, &[(id, old_dir, new_dir, &to)], target, cleanup),
                 None => {
                     self.settle_names(reserved, 0, &[]);
-                    self.forget(new_dir, &to, cleanup);
-                    if let Some(stale) = self.find_locked(old_dir, &from) {
-                        self.detach(old_dir, stale, cleanup);
-                    }
+                    self.forget(new_dir, target, cleanup);
+                    moved.into_iter().for_each(|stale| self.detach(old_dir, stale, cleanup));
                 }
             }
             self.leave_negative(old_dir, &from, spare, cleanup);
@@ -419,47 +399,21 @@ impl<H: Handle> Core<H> {
         };
         let id = self.allocate(0);
         let reserved = self.allocate_names(&[old.len(), new.len()]);
-        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, cleanup| {
-            let entry = Entry::positive(left, self.expiry.revocations());
+        self.rename_locked((old_dir, &from), (new_dir, &to), |moved, target, cleanup| {
+            let entry = Entry::positive(left, self.validity.revocations());
             cleanup.evict = self.link(old_dir, &Name::NONE, None, id, entry);
             let leave = (id, old_dir, old_dir, &from);
-            match moved {
+            match self.movable(moved, old_dir, new_dir) {
                 Some(moved) => {
-                    let replaced = self.find_locked(new_dir, &to);
-                    self.relink(reserved, &[leave, (moved, old_dir, new_dir, &to)], replaced);
-                    replaced.into_iter().for_each(|id| self.detach_replaced(new_dir, id, cleanup));
+                    self.relink(reserved, &[leave, (moved, old_dir, new_dir, &to)], target, cleanup);
                 }
                 None => {
-                    self.forget(new_dir, &to, cleanup);
-                    let replaced = self.find_locked(old_dir, &from);
-                    self.relink(reserved, &[leave], replaced);
-                    replaced.into_iter().for_each(|id| self.detach_replaced(old_dir, id, cleanup));
+                    self.forget(new_dir, target, cleanup);
+                    self.relink(reserved, &[leave], moved, cleanup);
                 }
             }
         });
         id
-    }
-
-    /// Calls `rename` under all locks with the entry to move, if it is cached and may be moved.
-    fn rename_locked(
-        &self,
-        (old_dir, from): (Id, &Name<'_>),
-        (new_dir, to): (Id, &Name<'_>),
-        rename: impl FnOnce(Option<Id>, &mut Cleanup),
-    ) {
-        let mut cleanup = Cleanup::default();
-        let _renaming = (old_dir != new_dir).then(|| self.renaming.lock());
-        {
-            let _dirs = self.lock_dirs(old_dir, new_dir);
-            self.in_lookups.overtake(old_dir, from);
-            self.in_lookups.overtake(new_dir, to);
-            self.dentry(old_dir).note_change();
-            self.dentry(new_dir).note_change();
-            let fits = |&id: &Id| old_dir == new_dir || !self.is_above(id, new_dir);
-            rename(self.find_positive(old_dir, from).filter(fits), &mut cleanup);
-        }
-        drop(_renaming);
-        self.clean_up(cleanup);
     }
 
     pub(crate) fn exchange(&self, dir_a: Id, a: &[u8], dir_b: Id, b: &[u8]) {
@@ -468,56 +422,58 @@ impl<H: Handle> Core<H> {
             return;
         }
         let reserved = self.allocate_names(&[a.len(), b.len()]);
-        let mut cleanup = Cleanup::default();
-        let _renaming = (dir_a != dir_b).then(|| self.renaming.lock());
-        {
-            let _dirs = self.lock_dirs(dir_a, dir_b);
-            self.in_lookups.overtake(dir_a, &name_a);
-            self.in_lookups.overtake(dir_b, &name_b);
-            self.dentry(dir_a).note_change();
-            self.dentry(dir_b).note_change();
-            let fits = |id, to| dir_a == dir_b || !self.is_above(id, to);
-            let a = self.find_positive(dir_a, &name_a);
-            let b = self.find_positive(dir_b, &name_b);
-            let fit = a.is_none_or(|a| fits(a, dir_b)) && b.is_none_or(|b| fits(b, dir_a));
-            match (a.filter(|_| fit), b.filter(|_| fit)) {
+        self.rename_locked((dir_a, &name_a), (dir_b, &name_b), |a, b, cleanup| {
+            match (self.movable(a, dir_a, dir_b), self.movable(b, dir_b, dir_a)) {
                 (Some(id_a), Some(id_b)) => {
                     let moves = [(id_a, dir_a, dir_b, &name_b), (id_b, dir_b, dir_a, &name_a)];
-                    self.relink(reserved, &moves, None);
+                    self.relink(reserved, &moves, None, cleanup);
                 }
                 // The other name is unknown from now on.
                 (Some(id_a), None) => {
                     self.lose_completeness(dir_a);
-                    self.rename_entry(reserved, id_a, dir_a, (dir_b, &name_b), &mut cleanup);
+                    self.relink(reserved, &[(id_a, dir_a, dir_b, &name_b)], b, cleanup);
                 }
                 (None, Some(id_b)) => {
                     self.lose_completeness(dir_b);
-                    self.rename_entry(reserved, id_b, dir_b, (dir_a, &name_a), &mut cleanup);
+                    self.relink(reserved, &[(id_b, dir_b, dir_a, &name_a)], a, cleanup);
                 }
                 (None, None) => {
                     self.settle_names(reserved, 0, &[]);
-                    self.forget(dir_a, &name_a, &mut cleanup);
-                    self.forget(dir_b, &name_b, &mut cleanup);
+                    self.forget(dir_a, a, cleanup);
+                    self.forget(dir_b, b, cleanup);
                 }
             }
+        });
+    }
+
+    /// Calls `rename` under all locks with the entries of both names.
+    fn rename_locked(
+        &self,
+        (old_dir, from): (Id, &Name<'_>),
+        (new_dir, to): (Id, &Name<'_>),
+        rename: impl FnOnce(Option<Id>, Option<Id>, &mut Cleanup),
+    ) {
+        let mut cleanup = Cleanup::default();
+        let renaming = (old_dir != new_dir).then(|| self.renaming.lock());
+        {
+            let _dirs = self.lock_dirs(old_dir, new_dir);
+            for (dir, name) in [(old_dir, from), (new_dir, to)] {
+                self.in_lookups.overtake(dir, name);
+                self.dentry(dir).note_change();
+            }
+            let (old, new) = (self.find_locked(old_dir, from), self.find_locked(new_dir, to));
+            rename(old, new, &mut cleanup);
         }
-        drop(_renaming);
+        drop(renaming);
         self.clean_up(cleanup);
     }
 
-    /// Renames an entry to `to`, replacing its entry. [dir locks]
-    fn rename_entry(&self, reserved: usize, id: Id, from: Id, to: (Id, &Name<'_>), cleanup: &mut Cleanup) {
-        let replaced = self.find_locked(to.0, to.1);
-        self.relink(reserved, &[(id, from, to.0, to.1)], replaced);
-        if let Some(replaced) = replaced {
-            self.detach_replaced(to.0, replaced, cleanup);
-        }
-    }
-
-    /// [dir lock]
-    fn find_positive(&self, dir: Id, name: &Name<'_>) -> Option<Id> {
-        let found = self.find_locked(dir, name)?;
-        (!self.record(found).flags().is_negative() && self.is_in_tree(dir)).then_some(found)
+    /// The entry, if it is positive, below a directory in the tree, and may move. [dir locks]
+    fn movable(&self, id: Option<Id>, from: Id, to: Id) -> Option<Id> {
+        id.filter(|&id| {
+            let is_positive = !self.record(id).flags().is_negative();
+            is_positive && self.is_in_tree(from) && (from == to || !self.is_above(id, to))
+        })
     }
 
     /// Whether `id` is `dir` or above it. No file system moves it there, and the cache drops it
@@ -529,9 +485,16 @@ impl<H: Handle> Core<H> {
         dir == id
     }
 
-    /// Gives linked entries new places, `(entry, from, to, new name)`, and removes `replaced`, in
-    /// one step for walks. `reserved` comes from `allocate_names`. [dir locks]
-    fn relink(&self, reserved: usize, moves: &[(Id, Id, Id, &Name<'_>)], replaced: Option<Id>) {
+    /// Gives linked entries new places, `(entry, from, to, new name)`, and removes `replaced`,
+    /// which the last one's place has, in one step for walks. `reserved` comes from
+    /// `allocate_names`. [dir locks]
+    fn relink(
+        &self,
+        reserved: usize,
+        moves: &[(Id, Id, Id, &Name<'_>)],
+        replaced: Option<Id>,
+        cleanup: &mut Cleanup,
+    ) {
         let hashes: Vec<_> =
             moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
         let elsewhere = || moves.iter().filter(|(_, from, to, _)| from != to);
@@ -560,6 +523,9 @@ impl<H: Handle> Core<H> {
             self.add_child(to, id);
             // The caller holds both directories, so neither dies.
             self.dentry(from).unpin();
+        }
+        if let (Some((id, _)), Some(&(.., dir, _))) = (replaced, moves.last()) {
+            self.detach_replaced(dir, id, cleanup);
         }
     }
 }

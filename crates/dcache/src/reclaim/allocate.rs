@@ -23,7 +23,7 @@ impl<H: Handle> Core<H> {
     pub(crate) fn allocate(&self, name_len: usize) -> Id {
         self.grow_index();
         let long = long_name_bytes(name_len);
-        self.memory.add_long_names(long);
+        self.memory.long_names.add(long);
         self.reserve(Self::ENTRY + Self::OVERFLOW + long);
         let id = self.slot(&mut self.memory.stock.pool.lock());
         self.memory.stock.live.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl<H: Handle> Core<H> {
     fn slot(&self, pool: &mut Pool) -> Id {
         let id = pool.free;
         if id != Id::NONE {
-            pool.free = self.dentry(id).next();
+            pool.free = self.dentry(id).next.get();
             return id;
         }
         let fresh = &self.memory.stock.fresh;
@@ -64,14 +64,14 @@ impl<H: Handle> Core<H> {
     /// and names of these lengths.
     pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
         let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
-        self.memory.add_long_names(long);
+        self.memory.long_names.add(long);
         self.memory.give_back(bytes - added - long);
     }
 
     /// Frees a slot that was not linked.
     pub(crate) fn cancel(&self, id: Id, name_len: usize) {
         let long = long_name_bytes(name_len);
-        self.memory.drop_long_names(long);
+        self.memory.long_names.sub(long);
         self.memory.give_back(Self::OVERFLOW + long);
         self.put_free(&[id]);
     }
@@ -86,7 +86,7 @@ impl<H: Handle> Core<H> {
         }
         let mut pool = self.memory.stock.pool.lock();
         for &id in ids {
-            self.dentry(id).set_next(pool.free);
+            self.dentry(id).next.set(pool.free);
             pool.free = id;
         }
         drop(pool);
@@ -226,7 +226,7 @@ impl<H: Handle> Core<H> {
             };
             if let Some(name) = name {
                 let bytes = long_name_bytes(name.len());
-                self.memory.drop_long_names(bytes);
+                self.memory.long_names.sub(bytes);
                 self.memory.give_back(bytes);
             }
         }

@@ -30,9 +30,9 @@
 //! ([`Pin::outside`]). Without `membarrier` (not Linux, old kernel, seccomp) both sides use full
 //! fences.
 
-use crate::counters::Counters;
 use crate::lookup::path_cache::HitRate;
 use crate::lookup::trials::Trials;
+use crate::stats::Counters;
 use crate::table::chunks::{Chunks, Zeroed};
 use dentree_sync::atomic::{AtomicU64, Ordering, fence};
 use dentree_sync::{Padded, thread_slot};

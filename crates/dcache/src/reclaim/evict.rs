@@ -143,7 +143,7 @@ impl<H: Handle> Core<H> {
         // Top down, then back up, as children go before their directory.
         while let Some(&dir) = dirs.get(at) {
             let _dir = self.lock_dir(dir);
-            dirs.extend(self.children(dir).filter(|&id| self.dentry(id).first_child() != Id::NONE));
+            dirs.extend(self.children(dir).filter(|&id| self.dentry(id).first_child.get() != Id::NONE));
             at += 1;
         }
         for dir in dirs.into_iter().rev() {
@@ -159,7 +159,7 @@ impl<H: Handle> Core<H> {
     /// Positive entries, held.
     pub(crate) fn hold_children(&self, dir: Id) -> Vec<Id> {
         let _dir = self.lock_dir(dir);
-        let is_positive = |id: &Id| !self.record(*id).flags().is_negative() && !self.is_past_deadline(*id);
+        let is_positive = |id: &Id| !self.record(*id).flags().is_negative();
         self.children(dir).filter(|id| is_positive(id) && self.hold(*id)).collect()
     }
 

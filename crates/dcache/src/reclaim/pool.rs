@@ -37,6 +37,29 @@ pub(crate) enum Retired {
     LongName(LongName),
 }
 
+/// A sum that threads change.
+#[derive(Default)]
+pub(crate) struct Gauge(AtomicUsize);
+
+impl Gauge {
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Writes nothing for nothing, such as the bytes of a short name.
+    pub(crate) fn add(&self, n: usize) {
+        if n > 0 {
+            self.0.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn sub(&self, n: usize) {
+        if n > 0 {
+            self.0.fetch_sub(n, Ordering::Relaxed);
+        }
+    }
+}
+
 #[repr(align(128))]
 pub(crate) struct Stock {
     pub(crate) pool: Mutex<Pool>,
@@ -60,8 +83,9 @@ pub(crate) struct Memory {
     /// written.
     pub(crate) seen: AtomicU32,
     pub(crate) budget: AtomicUsize,
-    pub(crate) long_names: AtomicUsize,
-    pub(crate) negatives: AtomicUsize,
+    /// Bytes.
+    pub(crate) long_names: Gauge,
+    pub(crate) negatives: Gauge,
     /// [immutable] retired objects worth a try for a grace period
     pub(crate) limbo: usize,
     /// `used` exceeds the budget by held entries.
@@ -85,8 +109,8 @@ impl Memory {
             },
             seen: AtomicU32::new(1),
             budget: AtomicUsize::new(budget),
-            long_names: AtomicUsize::new(0),
-            negatives: AtomicUsize::new(0),
+            long_names: Gauge::default(),
+            negatives: Gauge::default(),
             limbo,
             over: AtomicBool::new(false),
         }
@@ -109,14 +133,6 @@ impl Memory {
         self.stock.live.load(Ordering::Relaxed) as usize
     }
 
-    pub(crate) fn long_names(&self) -> usize {
-        self.long_names.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn negatives(&self) -> usize {
-        self.negatives.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn high_water(&self) -> u32 {
         self.stock.fresh.load(Ordering::Acquire)
     }
@@ -133,27 +149,6 @@ impl Memory {
         }
         self.seen.store(fresh, Ordering::Release);
         true
-    }
-
-    /// Writes nothing for short names.
-    pub(crate) fn add_long_names(&self, bytes: usize) {
-        if bytes > 0 {
-            self.long_names.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn drop_long_names(&self, bytes: usize) {
-        if bytes > 0 {
-            self.long_names.fetch_sub(bytes, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn add_negative(&self) {
-        self.negatives.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn drop_negative(&self) {
-        self.negatives.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Fails if the budget is used up.

@@ -31,14 +31,28 @@ const DEAD: u64 = 1 << 63;
 /// A name that does not fit the record. Boxed twice, so that one atomic word points at it.
 pub(crate) type LongName = Box<Box<[u8]>>;
 
+/// The number of another entry, or none.
+#[derive(Default)]
+pub(crate) struct Link(AtomicU32);
+
+impl Link {
+    pub(crate) fn get(&self) -> Id {
+        Id(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, id: Id) {
+        self.0.store(id.0, Ordering::Relaxed);
+    }
+}
+
 /// Neighbours share cache lines: mostly the same thread has linked them.
 #[repr(C)]
 pub(crate) struct Dentry<H> {
     refs: AtomicU64,
     long: AtomicPtr<Box<[u8]>>,
-    first_child: AtomicU32,
-    next: AtomicU32,
-    prev: AtomicU32,
+    pub(crate) first_child: Link,
+    pub(crate) next: Link,
+    pub(crate) prev: Link,
     changes: AtomicU32,
     handle: UnsafeCell<MaybeUninit<H>>,
 }
@@ -51,9 +65,9 @@ impl<H> Default for Dentry<H> {
         Dentry {
             refs: AtomicU64::default(),
             long: AtomicPtr::default(),
-            first_child: AtomicU32::default(),
-            next: AtomicU32::default(),
-            prev: AtomicU32::default(),
+            first_child: Link::default(),
+            next: Link::default(),
+            prev: Link::default(),
             changes: AtomicU32::default(),
             handle: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -160,11 +174,6 @@ impl<H> Dentry<H> {
         self.refs.store(DEAD, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_dead(&self) -> bool {
-        // Acquire: pairs with `revive`, so that the later generation of a revived slot is seen.
-        self.refs.load(Ordering::Acquire) & DEAD != 0
-    }
-
     /// Only a hint.
     pub(crate) fn is_evictable(&self) -> bool {
         self.refs.load(Ordering::Relaxed) == 0
@@ -183,9 +192,7 @@ impl<H> Dentry<H> {
             // SAFETY: as the caller promises.
             unsafe { (*self.handle.get()).write(handle) };
         }
-        self.first_child.store(0, Ordering::Relaxed);
-        self.next.store(0, Ordering::Relaxed);
-        self.prev.store(0, Ordering::Relaxed);
+        [&self.first_child, &self.next, &self.prev].into_iter().for_each(|link| link.set(Id::NONE));
         self.changes.store(0, Ordering::Relaxed);
         self.swap_long(long);
     }
@@ -251,30 +258,6 @@ impl<H> Dentry<H> {
 
     pub(crate) fn note_change(&self) {
         self.changes.store(self.changes().wrapping_add(1), Ordering::Relaxed);
-    }
-
-    pub(crate) fn first_child(&self) -> Id {
-        Id(self.first_child.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_first_child(&self, id: Id) {
-        self.first_child.store(id.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn next(&self) -> Id {
-        Id(self.next.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_next(&self, id: Id) {
-        self.next.store(id.0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn prev(&self) -> Id {
-        Id(self.prev.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_prev(&self, id: Id) {
-        self.prev.store(id.0, Ordering::Relaxed);
     }
 }
 

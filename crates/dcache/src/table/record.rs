@@ -6,13 +6,12 @@
 //!  8  place       u64   parent << 32 | hash of the name in the parent            [record seq]
 //! 16  handle      u64   inline handle: the inode, where its handle is a word     [record seq]
 //! 24  generation  u32   how often the number was given to another entry          [record seq] while linked
-//! 28  deadline    u32   tick after which the entry is not believed, 0 = never    single word
 //! 32  name        [u64; 4]  up to 32 bytes, or a 128-bit hash of a longer name   [record seq]
 //! ```
 //!
-//! A "single word" field is never read together with others. The generation changes between an
-//! entry's death and the reuse of its number: a reader of the new entry's flags sees the new
-//! generation (R1). An entry that changes in place (`negative.rs`) changes it in the rewrite.
+//! The generation changes between an entry's death and the reuse of its number: a reader of the new
+//! entry's flags sees the new generation (R1). An entry that changes in place (`negative.rs`)
+//! changes it in the rewrite.
 //!
 //! **The sequence protocol** (Boehm, "Can seqlocks get along with programming language memory
 //! models?", 2012). A writer makes `seq` odd by compare-and-swap, which excludes other writers,
@@ -53,7 +52,6 @@ pub(crate) struct Record {
     place: AtomicU64,
     handle: AtomicU64,
     generation: AtomicU32,
-    deadline: AtomicU32,
     name: [AtomicU64; 4],
 }
 
@@ -106,8 +104,7 @@ impl Flags {
     pub(crate) const SEARCH: u32 = 0x0800;
     /// All entries of this directory are cached.
     pub(crate) const COMPLETE: u32 = 0x1000;
-    pub(crate) const TIMED: u32 = 0x2000;
-    pub(crate) const INLINE_HANDLE: u32 = 0x4000;
+    pub(crate) const INLINE_HANDLE: u32 = 0x2000;
 
     const DIRECTORY: u32 = 0x0100;
     const SYMLINK: u32 = 0x0200;
@@ -154,13 +151,13 @@ impl Flags {
     #[inline(always)]
     pub(crate) fn is_open_directory(self) -> bool {
         let open = Self::DIRECTORY | Self::SEARCH;
-        self.0 & (Self::KIND | Self::SEARCH | Self::TIMED) == open
+        self.0 & (Self::KIND | Self::SEARCH) == open
     }
 
     /// A walk may end here without further checks: a directory or other, not a symbolic link.
     #[inline(always)]
     pub(crate) fn is_plain_end(self) -> bool {
-        self.0 & (Self::DIRECTORY | Self::TIMED) == Self::DIRECTORY
+        self.has(Self::DIRECTORY)
     }
 
     #[inline(always)]
@@ -269,15 +266,6 @@ impl Record {
         // R1: a reader of new flags sees the new generation.
         fence(Ordering::Acquire);
         (flags, self.generation())
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self) -> u32 {
-        self.deadline.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_deadline(&self, deadline: u32) {
-        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     /// The slot owns no handle any more. The entry is dead and its grace period over.

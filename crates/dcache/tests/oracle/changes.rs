@@ -7,7 +7,7 @@
 
 use crate::client::Client;
 use crate::truth::{Dir, Node, Slot, name};
-use crate::world::{Inode, TTL};
+use crate::world::Inode;
 use dentree_dcache::DentryRef;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, RwLockReadGuard};
@@ -17,9 +17,8 @@ struct Place<'w, 'd, H: Inode> {
     entry: DentryRef<'w, H>,
     dir: &'d Arc<Dir>,
     number: usize,
-    /// Whether the cache may believe the name beyond a time to live.
-    is_believed: MutexGuard<'d, bool>,
     structure: Structure,
+    _changing: MutexGuard<'d, ()>,
     _removed: RwLockReadGuard<'d, bool>,
 }
 
@@ -83,9 +82,9 @@ impl<'w, H: Inode> Client<'w, H> {
     /// Locks a name, unless another thread has it.
     fn place<'d>(&self, dir: &'d Arc<Dir>, number: usize, structure: Structure) -> Option<Place<'w, 'd, H>> {
         let removed = dir.removed.try_read().ok().filter(|removed| !**removed)?;
-        let is_believed = dir.slots[number].changing.try_lock().ok()?;
+        let changing = dir.slots[number].changing.try_lock().ok()?;
         let entry = self.entry_in(dir, structure)?;
-        Some(Place { entry, dir, number, is_believed, structure, _removed: removed })
+        Some(Place { entry, dir, number, structure, _changing: changing, _removed: removed })
     }
 
     /// Reports a change again if its entry was detached.
@@ -113,7 +112,7 @@ impl<'w, H: Inode> Client<'w, H> {
 
     /// Changes a name that is no directory's.
     fn change_leaf(&self, dir: &Arc<Dir>, number: usize) -> Option<()> {
-        let mut place = self.place(dir, number, Structure::Shared)?;
+        let place = self.place(dir, number, Structure::Shared)?;
         let old = place.node();
         if matches!(old, Some(Node::Dir(_))) {
             return None;
@@ -126,29 +125,22 @@ impl<'w, H: Inode> Client<'w, H> {
             .then(|| self.look_up(&place.entry, dir, number, false))
             .flatten()
             .filter(|victim| old.as_ref().is_some_and(|old| old.ino() == victim.handle().ino()));
-        let may_wait = dir.is_timed && old.is_some() && !*place.is_believed;
         let cache = &self.world.cache;
-        match (self.random(12), victim) {
-            (0..=2, _) => self.set(&mut place, new, "told by invalidate", |place| {
+        match (self.random(10), victim) {
+            (0..=2, _) => self.set(&place, new, "told by invalidate", |place| {
                 cache.invalidate(&place.entry, &name(place.number));
-                *place.is_believed = false;
             }),
-            (3..=5, _) if may_wait => self.set(&mut place, new, "told by time", |place| {
-                // Earlier results are in the cache once no thread is filling.
-                drop(place.slot().asking.write());
-                self.world.millis.fetch_add(TTL.as_millis() as u64, Ordering::SeqCst);
-            }),
-            (6..=8, Some(victim)) if is_gone => self.set(&mut place, None, "told by delete", |place| {
+            (3..=5, Some(victim)) if is_gone => self.set(&place, None, "told by delete", |place| {
                 // A later fill gets the new result, so nothing is lost if it is detached then.
                 match victim.is_reachable() {
                     true => cache.delete(&victim),
                     false => cache.unlink(&place.entry, &name(place.number)),
                 }
             }),
-            _ if is_gone => self.set(&mut place, None, "told by unlink", |place| {
+            _ if is_gone => self.set(&place, None, "told by unlink", |place| {
                 cache.unlink(&place.entry, &name(place.number));
             }),
-            _ => self.create(&mut place, new?),
+            _ => self.create(&place, new?),
         }
         Some(())
     }
@@ -163,10 +155,10 @@ impl<'w, H: Inode> Client<'w, H> {
 
     fn set(
         &self,
-        place: &mut Place<'w, '_, H>,
+        place: &Place<'w, '_, H>,
         node: Option<Node>,
         what: &'static str,
-        tell: impl FnOnce(&mut Place<'w, '_, H>),
+        tell: impl FnOnce(&Place<'w, '_, H>),
     ) {
         self.world.change(what, |op| {
             self.world.set(&place.slot().value, node, op);
@@ -176,33 +168,31 @@ impl<'w, H: Inode> Client<'w, H> {
         });
     }
 
-    fn create(&self, place: &mut Place<'w, '_, H>, node: Node) {
+    fn create(&self, place: &Place<'w, '_, H>, node: Node) {
         self.set(place, Some(node.clone()), "told by create", |place| {
-            let child = self.world.child(place.dir, &node);
+            let child = self.world.child(&node);
             let made = self.world.cache.create(&place.entry, &name(place.number), child);
             assert_eq!(made.handle().ino(), node.ino());
-            *place.is_believed = false;
         });
     }
 
     fn make_dir(&self, dir: &Arc<Dir>, number: usize) -> Option<()> {
-        let mut place = self.place(dir, number, Structure::Alone)?;
+        let place = self.place(dir, number, Structure::Alone)?;
         if place.node().is_some() {
             return None;
         }
-        let made = self.world.new_dir(self.world.expires && self.one_in(4), !self.one_in(8), dir);
+        let made = self.world.new_dir(!self.one_in(8), dir);
         match self.random(6) {
-            0 => self.set(&mut place, Some(Node::Dir(made)), "told by invalidate", |place| {
+            0 => self.set(&place, Some(Node::Dir(made)), "told by invalidate", |place| {
                 self.world.cache.invalidate(&place.entry, &name(place.number));
-                *place.is_believed = false;
             }),
-            _ => self.create(&mut place, Node::Dir(made)),
+            _ => self.create(&place, Node::Dir(made)),
         }
         Some(())
     }
 
     fn remove_dir(&self, dir: &Arc<Dir>, number: usize) -> Option<()> {
-        let mut place = self.place(dir, number, Structure::Alone)?;
+        let place = self.place(dir, number, Structure::Alone)?;
         let Some(Node::Dir(victim)) = place.node() else { return None };
         let mut removed = victim.removed.try_write().ok().filter(|_| victim.is_empty())?;
         let entry = self.look_up(&place.entry, dir, number, true)?;
@@ -216,7 +206,6 @@ impl<'w, H: Inode> Client<'w, H> {
                 1 => self.world.cache.invalidate(&place.entry, &name(number)),
                 _ => self.world.cache.unlink(&place.entry, &name(number)),
             }
-            *place.is_believed = true;
             self.make_sure(&place);
         });
         Some(())
@@ -228,8 +217,8 @@ impl<'w, H: Inode> Client<'w, H> {
         if (old_dir.ino, old) == (new_dir.ino, new) {
             return None;
         }
-        let mut from = self.place(old_dir, old, structure)?;
-        let mut to = self.place(new_dir, new, structure)?;
+        let from = self.place(old_dir, old, structure)?;
+        let to = self.place(new_dir, new, structure)?;
         let (moved, other) = (from.node()?, to.node());
         let exchanges = other.is_some() && self.one_in(2);
         let dirs = [Some(&moved), other.as_ref()].map(|node| match node {
@@ -276,12 +265,11 @@ impl<'w, H: Inode> Client<'w, H> {
                 _ if exchanges => cache.exchange(&from.entry, old, &to.entry, new),
                 None => cache.rename(&from.entry, old, &to.entry, new),
                 Some(node) => {
-                    let left = self.world.child(from.dir, &node);
+                    let left = self.world.child(&node);
                     let left = cache.rename_leaving(&from.entry, old, &to.entry, new, left);
                     assert_eq!(left.handle().ino(), node.ino());
                 }
             }
-            (*from.is_believed, *to.is_believed) = (true, true);
             [&from, &to].into_iter().for_each(|place| self.make_sure(place));
         });
         [&from, &to].into_iter().for_each(|place| place.slot().moving.store(false, Ordering::SeqCst));

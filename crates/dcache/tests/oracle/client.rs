@@ -63,7 +63,7 @@ impl<'w, H: Inode> Client<'w, H> {
             39..=42 => self.look(),
             43..=47 => self.fill(),
             48..=54 => self.gather(),
-            55..=56 => self.forget(),
+            55..=56 => self.invalidate(),
             57 if self.one_in(4) => self.flood(),
             58..=59 => self.examine_held(),
             60 => self.keep_house(),
@@ -218,7 +218,7 @@ impl<'w, H: Inode> Client<'w, H> {
             _ => None,
         };
         // The next walk gets further.
-        if let Answer::Stopped { rest, why: Reason::Miss | Reason::Expired, .. } = answer
+        if let Answer::Stopped { rest, why: Reason::Miss | Reason::Detached, .. } = answer
             && let (Some(number), Some(dir)) = (name_at(rest), self.world.dir(end.handle().ino()))
         {
             self.look_up(&end, &dir, number, false);
@@ -309,11 +309,10 @@ impl<'w, H: Inode> Client<'w, H> {
         must: bool,
     ) -> Option<DentryRef<'w, H>> {
         let slot = &dir.slots[number];
-        let _asking = dir.is_timed.then(|| slot.asking.read());
         let low = self.world.now();
         let found = self.world.cache.lookup_or_fill(entry, &name(number), || {
             self.dawdle();
-            let child = slot.value.now().map(|node| self.world.child(dir, &node));
+            let child = slot.value.now().map(|node| self.world.child(&node));
             // After the read of the tree: a thread that sees the rename there, and not this, comes
             // after the cache was told.
             let is_moving = slot.moving.load(Ordering::SeqCst);
@@ -326,7 +325,7 @@ impl<'w, H: Inode> Client<'w, H> {
                 _ if !must && self.one_in(32) => Err(()),
                 child if is_moving || !must && self.one_in(16) => Ok(Fill::NotCached(child)),
                 Some(child) => Ok(Fill::Positive(child)),
-                None => Ok(Fill::Negative { ttl: dir.is_timed.then_some(crate::world::TTL) }),
+                None => Ok(Fill::Negative),
             }
         });
         let found = found.ok()?;
@@ -343,33 +342,23 @@ impl<'w, H: Inode> Client<'w, H> {
     fn gather(&mut self) {
         let (entry, dir) = self.held();
         let mut completion = self.world.cache.begin_complete(&entry);
-        let mut is_whole = !dir.is_timed;
         for (number, slot) in dir.slots.iter().enumerate() {
-            let _asking = dir.is_timed.then(|| slot.asking.read());
             let node = slot.value.now();
             if slot.moving.load(Ordering::SeqCst) || self.one_in(256) {
                 return;
             }
             self.dawdle();
             if let Some(node) = node {
-                completion.enter(&name(number), self.world.child(&dir, &node));
-                // A directory whose names change unreported is never complete.
-                is_whole = true;
+                completion.enter(&name(number), self.world.child(&node));
             }
         }
-        if is_whole && completion.finish() {
+        if completion.finish() {
             (0..dir.slots.len()).for_each(|number| drop(self.look_up(&entry, &dir, number, true)));
         }
     }
 
-    /// Expires or invalidates something.
-    fn forget(&mut self) {
-        let (cache, (entry, _)) = (&self.world.cache, self.held());
-        match self.random(if self.world.expires { 8 } else { 32 }) {
-            0..=2 if !self.world.expires => {}
-            0..=2 => drop(self.world.millis.fetch_add(self.random(30) as u64, Ordering::SeqCst)),
-            _ => cache.invalidate(&entry, &name(self.a_name())),
-        }
+    fn invalidate(&mut self) {
+        self.world.cache.invalidate(&self.held().0, &name(self.a_name()));
     }
 
     /// Inserts more than fits.

@@ -174,7 +174,7 @@ impl Question {
                             node.is_some_and(|node| matches!(node, Node::Leaf(_)) && !node.is_symlink());
                         is_it(above) && is_other && self.has_slash_after(last)
                     }),
-                    Reason::Miss | Reason::Expired => {
+                    Reason::Miss | Reason::Detached => {
                         self.go(&mut self.view(), start, 0, last, &mut |view, above| {
                             is_it(above) && self.search(view, above, &mut |_, _| true)
                         })

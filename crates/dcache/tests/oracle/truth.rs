@@ -115,20 +115,15 @@ impl Debug for Node {
 /// A name of a directory.
 pub struct Slot {
     pub value: Register<Option<Node>>,
-    /// [held by changes of the name] Whether the cache may believe the name beyond a time to live.
-    pub changing: Mutex<bool>,
+    /// [held by changes of the name]
+    pub changing: Mutex<()>,
     /// Renamed in the tree and not yet in the cache: a result must not be cached.
     pub moving: AtomicBool,
-    /// Shared while a result with a time to live is on its way into the cache, which measures from
-    /// there.
-    pub asking: RwLock<()>,
 }
 
 pub struct Dir {
     /// A multiple of four.
     pub ino: u64,
-    /// Whether all results about its names have a time to live.
-    pub is_timed: bool,
     pub slots: Vec<Slot>,
     /// Whether everyone may search it.
     pub search: Register<bool>,
@@ -140,16 +135,14 @@ pub struct Dir {
 }
 
 impl Dir {
-    pub fn new(ino: u64, is_timed: bool, search: bool, parent: Weak<Dir>, op: &Arc<Op>) -> Arc<Dir> {
+    pub fn new(ino: u64, search: bool, parent: Weak<Dir>, op: &Arc<Op>) -> Arc<Dir> {
         let slot = |_| Slot {
             value: Register::new(None, op),
-            changing: Mutex::new(false),
+            changing: Mutex::new(()),
             moving: AtomicBool::new(false),
-            asking: RwLock::new(()),
         };
         Arc::new(Dir {
             ino,
-            is_timed,
             slots: (0..=FLOOD).map(slot).collect(),
             search: Register::new(search, op),
             closing: Mutex::new(()),

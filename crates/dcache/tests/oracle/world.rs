@@ -5,11 +5,8 @@ use dentree_dcache::{Child, Dcache, Handle, Kind, PrefetchMode};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
-use std::time::Duration;
 
 pub const ROOT: u64 = 4;
-/// Time to live of names in directories with one.
-pub const TTL: Duration = Duration::from_millis(40);
 
 /// An inode number as a handle: a word, or a value with a drop.
 pub trait Inode: Handle {
@@ -44,11 +41,7 @@ pub struct World<H: Handle> {
     /// a name.
     pub structure: RwLock<()>,
     pub done: AtomicBool,
-    /// The clock of times to live.
-    pub millis: Arc<AtomicU64>,
     pub budget: usize,
-    /// Whether anything expires: without it walks take faster paths.
-    pub expires: bool,
     now: AtomicU64,
     /// The beginning of each thread's call.
     active: Vec<AtomicU64>,
@@ -69,19 +62,16 @@ impl<H: Inode> World<H> {
     pub fn new(threads: usize, seed: u64) -> Self {
         let first = Op::new(0, "the beginning");
         first.end.store(0, Ordering::SeqCst);
-        let root = Dir::new(ROOT, false, true, Weak::new(), &first);
-        let flood = Dir::new(2 * ROOT, false, true, Arc::downgrade(&root), &first);
+        let root = Dir::new(ROOT, true, Weak::new(), &first);
+        let flood = Dir::new(2 * ROOT, true, Arc::downgrade(&root), &first);
         root.parent.set(Arc::downgrade(&root), &first, 0);
         root.slots[FLOOD].value.set(Some(Node::Dir(flood)), &first, 0);
-        let millis = Arc::new(AtomicU64::new(0));
-        let hand = millis.clone();
         let budget = [64 << 10, 1 << 20][seed as usize / 2 % 2];
         let cache = Dcache::builder()
             .memory(budget)
             .negatives(40)
             .seed(seed)
             .prefetch([PrefetchMode::Off, PrefetchMode::On, PrefetchMode::Auto][seed as usize % 3])
-            .clock(move || Duration::from_millis(hand.load(Ordering::SeqCst)))
             .build(Child::directory(H::new(ROOT)));
         World {
             cache,
@@ -89,9 +79,7 @@ impl<H: Inode> World<H> {
             root,
             structure: RwLock::new(()),
             done: AtomicBool::new(false),
-            millis,
             budget,
-            expires: !seed.is_multiple_of(2),
             now: AtomicU64::new(1),
             active: (0..threads).map(|_| AtomicU64::new(u64::MAX)).collect(),
             next: AtomicU64::new(3 * ROOT),
@@ -135,9 +123,9 @@ impl<H: Inode> World<H> {
         Node::Leaf(self.next.fetch_add(4, Ordering::Relaxed) + if is_symlink { 1 } else { 2 })
     }
 
-    pub fn new_dir(&self, is_timed: bool, search: bool, parent: &Arc<Dir>) -> Arc<Dir> {
+    pub fn new_dir(&self, search: bool, parent: &Arc<Dir>) -> Arc<Dir> {
         let ino = self.next.fetch_add(4, Ordering::Relaxed);
-        let dir = Dir::new(ino, is_timed, search, Arc::downgrade(parent), &self.first);
+        let dir = Dir::new(ino, search, Arc::downgrade(parent), &self.first);
         lock(&self.dirs).insert(ino, Arc::downgrade(&dir));
         dir
     }
@@ -151,10 +139,9 @@ impl<H: Inode> World<H> {
         lock(&self.dirs).get(&ino)?.upgrade()
     }
 
-    /// The file system's result for a name in `dir`.
-    pub fn child(&self, dir: &Dir, node: &Node) -> Child<H> {
+    /// The file system's result for a name.
+    pub fn child(&self, node: &Node) -> Child<H> {
         let search = matches!(node, Node::Dir(dir) if dir.search.now());
-        let ttl = dir.is_timed.then_some(TTL);
-        Child { handle: H::new(node.ino()), kind: kind_of(node.ino()), search, ttl }
+        Child { handle: H::new(node.ino()), kind: kind_of(node.ino()), search }
     }
 }

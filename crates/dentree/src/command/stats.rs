@@ -64,7 +64,7 @@ fn figures(image: &Image) -> [(&'static str, String); 7] {
 fn fallbacks(names: &NameStats) -> String {
     let word = |why| match why {
         Fallback::Miss => "not cached",
-        Fallback::Expired => "expired",
+        Fallback::Detached => "below a detached directory",
         Fallback::Symlink => "symbolic link",
         Fallback::NotADirectory => "not a directory",
         Fallback::Denied => "permission",
