@@ -33,7 +33,7 @@ impl RawEntry {
             tag => Err(Problem::Value {
                 field: "e_tag",
                 value: u64::from(tag),
-                because: "is no kind of access control list entry",
+                because: "is not an access control list tag",
             }),
         }
     }

@@ -21,7 +21,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 /// A name that is not UTF-8 or has a code point that Unicode 12.1 lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the name is not valid Unicode 12.1 text in UTF-8, which this file system insists on")]
+#[error("the name is not valid UTF-8 of Unicode 12.1, which this file system requires")]
 pub struct InvalidName;
 
 /// A name to compare with many.

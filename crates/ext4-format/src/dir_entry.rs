@@ -173,9 +173,9 @@ fn check_rec_len(len: usize, need: usize, left: usize) -> Result<(), Problem> {
     let wide = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
     Problem::check_range("rec_len", wide(len), wide(need), wide(left))?;
     let because = match left - len {
-        _ if !len.is_multiple_of(4) => "is no multiple of 4",
+        _ if !len.is_multiple_of(4) => "is not a multiple of 4",
         0 | MIN_ENTRY_LEN.. => return Ok(()),
-        _ => "leaves no room for another entry before the end of the block",
+        _ => "leaves too few bytes for an entry before the end of the block",
     };
     Err(Problem::Value { field: "rec_len", value: wide(len), because })
 }

@@ -110,7 +110,7 @@ impl<'a> EntriesMut<'a> {
     /// Removes the entry at byte `start`, and clears its name.
     pub fn remove(&mut self, start: usize) -> Result<(), Problem> {
         let (before, slot) =
-            self.find_entry(start)?.ok_or(Problem::Missing { what: "the entry to be removed" })?;
+            self.find_entry(start)?.ok_or(Problem::Missing { what: "the entry to remove" })?;
         let start = before.map_or(slot.start, |before| before.start);
         self.change(slot.start..slot.end, |area| {
             area.bytes.get_mut(slot.start..slot.end).unwrap_or_default().fill(0);
@@ -121,7 +121,7 @@ impl<'a> EntriesMut<'a> {
 
     /// Changes the inode of the entry at byte `start`.
     pub fn point(&mut self, start: usize, inode: InodeNumber, file_type: u8) -> Result<(), Problem> {
-        let missing = Problem::Missing { what: "the entry to be changed" };
+        let missing = Problem::Missing { what: "the entry to change" };
         self.find_entry(start)?.ok_or(missing)?;
         self.change(start..start + HEADER_LEN, |area| {
             let raw = area.bytes.get_mut(start..).and_then(|rest| RawEntry::mut_from_prefix(rest).ok());

@@ -260,7 +260,7 @@ impl<'a> IndexRoot<'a> {
             return Err(Problem::Value {
                 field: "unused_flags",
                 value: u64::from(root.unused_flags),
-                because: "asks for an index format that was never defined",
+                because: "selects an undefined index format",
             });
         }
         let max_levels = MAX_LEVELS + u8::from(large_dir);
@@ -268,7 +268,7 @@ impl<'a> IndexRoot<'a> {
         let hash_version = HashVersion::from_disk(root.hash_version, sign).ok_or(Problem::Value {
             field: "hash_version",
             value: u64::from(root.hash_version),
-            because: "is no known directory hash",
+            because: "is not a known directory hash",
         })?;
         let entries = IndexBlock::parse(bytes, size_of::<RawDxRoot>(), has_tail)?;
         Ok(Self { hash_version, indirect_levels: root.indirect_levels, entries })
@@ -280,7 +280,7 @@ fn short(bytes: &[u8], need: usize) -> Problem {
 }
 
 fn not_an_index(field: &'static str, value: u64) -> Problem {
-    Problem::Value { field, value, because: "no directory index block has there" }
+    Problem::Value { field, value, because: "is not valid in a directory index block" }
 }
 
 /// In 64 KiB blocks 0 and 65535 mean the whole block.

@@ -471,7 +471,7 @@ fn fields_len(bytes: &[u8], rest: &[u8]) -> Result<usize, Problem> {
     let value = u64::from(size);
     Problem::check_range("i_extra_isize", value, 0, u64::try_from(room).unwrap_or(u64::MAX))?;
     if size % 4 != 0 {
-        return Err(Problem::Value { field: "i_extra_isize", value, because: "is no multiple of 4" });
+        return Err(Problem::Value { field: "i_extra_isize", value, because: "is not a multiple of 4" });
     }
     Ok(CLASSIC_LEN + usize::from(size))
 }

@@ -12,7 +12,7 @@ pub enum Problem {
         expected: u64,
     },
     /// Wrong checksum.
-    #[error("checksum is {stored:#x}, its content gives {computed:#x}")]
+    #[error("checksum is {stored:#x}, not {computed:#x}")]
     Checksum {
         /// Stored.
         stored: u32,
@@ -52,7 +52,7 @@ pub enum Problem {
         previous: u64,
     },
     /// Too few bytes.
-    #[error("{what} needs {need} bytes, there are {have}")]
+    #[error("{what} needs {need} bytes, but there are {have}")]
     Short {
         /// The structure.
         what: &'static str,

@@ -409,7 +409,7 @@ fn verify_checksum(raw: &RawSuperblock) -> Result<(), Problem> {
         return Err(Problem::Value {
             field: "s_checksum_type",
             value: u64::from(raw.s_checksum_type),
-            because: "is no known checksum (1 is CRC32c)",
+            because: "is not a known checksum type (1 is CRC32c)",
         });
     }
     let bytes = raw.as_bytes();
@@ -520,7 +520,7 @@ fn power_of_two(field: &'static str, value: u32) -> Result<u32, Problem> {
     if value.is_power_of_two() {
         Ok(value)
     } else {
-        Err(Problem::Value { field, value: u64::from(value), because: "is no power of two" })
+        Err(Problem::Value { field, value: u64::from(value), because: "is not a power of two" })
     }
 }
 

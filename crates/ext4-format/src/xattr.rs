@@ -266,7 +266,7 @@ impl<'a> XattrList<'a> {
             return Err(Problem::Value {
                 field: "e_name",
                 value: 0,
-                because: "is a zero byte, which no attribute name has",
+                because: "is 0, which no attribute name contains",
             });
         }
         let size = (size_of::<RawEntry>() + name_len).next_multiple_of(ALIGN);
@@ -591,8 +591,8 @@ mod tests {
         let good = build_block(1024, &[attribute(1, b"name", b"value"), attribute(1, b"other", b"")]);
         for (at, bytes, message) in [
             (32, &[255_u8][..], "e_name"),
-            (32 + 2, &[0xff, 0xff], "an attribute value needs 5 bytes, there are 0"),
-            (32 + 2, &[0xfc, 0x03], "an attribute value needs 5 bytes, there are 4"),
+            (32 + 2, &[0xff, 0xff], "an attribute value needs 5 bytes, but there are 0"),
+            (32 + 2, &[0xfc, 0x03], "an attribute value needs 5 bytes, but there are 4"),
             (32 + 8, &[1, 0, 0, 1], "e_value_size"),
             (32 + 17, &[0], "e_name"),
         ] {

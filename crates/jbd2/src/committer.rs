@@ -89,7 +89,7 @@ impl Work<'_> {
             self.shared.overdrafts.fetch_add(blocks.len() as u64, Relaxed);
             self.shared.add_buffers(0, &mut BufferList { blocks, ..BufferList::default() });
         }
-        result.map_err(Cause::during("running the hook before a commit"))
+        result.map_err(Cause::during("running the before_commit hook"))
     }
 
     fn flush(&mut self) -> Result<(), Arc<Cause>> {

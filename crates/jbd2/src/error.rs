@@ -43,7 +43,7 @@ pub enum Error {
     )]
     Aborted(Arc<Cause>),
     /// An operation needs more blocks than a transaction may have.
-    #[error("an operation needs {credits} blocks in one transaction, and the journal allows {most}")]
+    #[error("an operation needs {credits} blocks in one transaction, but the journal allows {most}")]
     TooLarge {
         /// Blocks requested.
         credits: u32,
@@ -64,16 +64,16 @@ pub enum Cause {
         source: io::Error,
     },
     /// A thread panicked during a change.
-    #[error("a thread panicked in the middle of a change")]
+    #[error("a thread panicked during a change")]
     Panicked,
     /// A block was changed in the transaction that freed it.
-    #[error("block {block} was reused in the transaction that freed it (a defect of this program)")]
+    #[error("block {block} was reused in the transaction that freed it (a bug in dentree)")]
     UsedAfterFree {
         /// Block of the file system.
         block: u64,
     },
     /// Handles overdrew their credits.
-    #[error("a transaction has {blocks} blocks, and the log has room for {most} (a defect of this program)")]
+    #[error("a transaction has {blocks} blocks, but the log has space for {most} (a bug in dentree)")]
     Overgrown {
         /// Blocks changed.
         blocks: usize,
@@ -104,7 +104,9 @@ pub enum Damage {
         check: &'static str,
     },
     /// The journal's inode is shorter than its superblock says.
-    #[error("superblock (journal block 0) says {superblock} blocks, and the journal inode has {inode}")]
+    #[error(
+        "superblock (journal block 0): s_maxlen is {superblock}, but the journal's inode maps {inode} blocks"
+    )]
     TooShort {
         /// `s_maxlen`.
         superblock: u32,

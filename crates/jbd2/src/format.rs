@@ -165,7 +165,7 @@ impl RawSuperblock {
             (false, false, true) => Sums::V1,
             (true, false, false) => Sums::V2,
             (false, true, false) => Sums::V3,
-            _ => return Err(Damage::Superblock { check: "claims more than one kind of checksum" }.into()),
+            _ => return Err(Damage::Superblock { check: "more than one checksum feature is set" }.into()),
         };
         // `INCOMPAT_REVOKE` is implied: revoke blocks have their own type.
         Ok(Features {

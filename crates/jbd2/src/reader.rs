@@ -46,7 +46,7 @@ impl LogReader {
     pub(crate) fn open(device: Arc<dyn BlockDevice>, location: &JournalLocation) -> Result<LogReader, Error> {
         let block_size = location.block_size;
         if !(1024..=65536).contains(&block_size) {
-            return Err(Damage::Superblock { check: "a block has 1024 to 65536 bytes" }.into());
+            return Err(Damage::Superblock { check: "the block size is not 1024 to 65536 bytes" }.into());
         }
         let mut runs = Vec::with_capacity(location.runs.len());
         let mut mapped: u64 = 0;
@@ -66,9 +66,7 @@ impl LogReader {
         let end = log_end(raw, features);
         let start = raw.s_start.get();
         if first == 0 || first >= end || start != 0 && !(first..end).contains(&start) {
-            return Err(
-                Damage::Superblock { check: "its log begins or starts outside of the journal" }.into()
-            );
+            return Err(Damage::Superblock { check: "s_first or s_start is outside of the journal" }.into());
         }
         Ok(LogReader {
             seed: Seed::new(&raw.s_uuid),
@@ -148,11 +146,11 @@ fn read(
 
 fn superblock(block: &[u8]) -> Result<&RawSuperblock, Error> {
     if !matches!(header(block), Some((BlockType::Superblock, _))) {
-        return Err(Damage::Superblock { check: "has no journal superblock's magic number and type" }.into());
+        return Err(Damage::Superblock { check: "wrong magic number or block type" }.into());
     }
     match RawSuperblock::ref_from_prefix(block) {
         Ok((raw, _)) => Ok(raw),
-        Err(_) => Err(Damage::Superblock { check: "a block has at least 1024 bytes" }.into()),
+        Err(_) => Err(Damage::Superblock { check: "the block has fewer than 1024 bytes" }.into()),
     }
 }
 
@@ -167,10 +165,10 @@ fn check(raw: &RawSuperblock, block: &[u8], features: Features, block_size: usiz
         return Err(Error::Unsupported { feature });
     }
     if features.has_block_sums() && !superblock_is_sound(block) {
-        return damaged("its checksum does not match");
+        return damaged("checksum mismatch");
     }
     if u64::from(raw.s_blocksize.get()) != block_size as u64 {
-        return damaged("its block size is not the file system's");
+        return damaged("the block size differs from the file system's");
     }
     Ok(())
 }

@@ -121,7 +121,7 @@ fn find(journal: &LogReader) -> Result<Found, Error> {
     let transactions = walk(journal, tail, None, &mut scan)?;
     let end = Tid(journal.first_tid.0.wrapping_add(transactions));
     if journal.features.fast_commit && fast_commit::is_pending(journal, end)? {
-        return Err(Error::Unsupported { feature: "fast commits that wait to be replayed".into() });
+        return Err(Error::Unsupported { feature: "pending fast commits".into() });
     }
     let mut revokes = scan.targets;
     walk(journal, tail, Some(transactions), &mut revokes)?;
@@ -240,8 +240,8 @@ impl Scan {
     }
 }
 
-const BAD_SUM: &str = "its checksum does not match";
-const NOT_THE_LAST: &str = "its checksum does not match, and a later transaction was committed";
+const BAD_SUM: &str = "checksum mismatch";
+const NOT_THE_LAST: &str = "checksum mismatch, but a later transaction was committed";
 
 impl Pass for Scan {
     fn descriptor(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
@@ -307,7 +307,7 @@ impl Pass for Revokes {
 
     fn revoke(&mut self, journal: &LogReader, at: &At, block: &[u8]) -> Result<(), Error> {
         let blocks = revoked_blocks(journal.features, block)
-            .ok_or_else(|| at.damage("revoke block", "it counts more bytes than a block has"))?;
+            .ok_or_else(|| at.damage("revoke block", "its count exceeds the block"))?;
         blocks.for_each(|block| self.insert(block, at.tid));
         Ok(())
     }
@@ -334,7 +334,7 @@ impl Pass for Replay {
             }
             let damage = |check| Error::from(Damage::Copy { tid: at.tid, target: tag.target, block, check });
             if tag.target >= device_blocks {
-                return Err(damage("that block is past the end of the device"));
+                return Err(damage("the target is beyond the end of the device"));
             }
             if journal.features.has_block_sums() {
                 let copy = journal.read(block)?;
@@ -342,7 +342,8 @@ impl Pass for Replay {
                     return Err(damage(BAD_SUM));
                 }
             }
-            let physical = journal.physical(block).ok_or_else(|| damage("the inode does not map it"))?;
+            let physical =
+                journal.physical(block).ok_or_else(|| damage("the journal's inode does not map the copy"))?;
             self.copies.insert(tag.target, Logged { physical, block, escaped: tag.escaped });
         }
         Ok(())

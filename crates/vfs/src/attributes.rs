@@ -15,7 +15,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// Maximum lengths, as in the kernel.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 64 << 10;
-const UNKNOWN_SPACE: &str = "extended attributes have names in user., trusted., security. or system.";
+const UNKNOWN_SPACE: &str = "the name must start with user., trusted., security. or system.";
 
 impl<F: FileSystem> Vfs<F> {
     /// Sets attributes, all or none: `chmod(2)`, `chown(2)`, `utimensat(2)`, `truncate(2)`.

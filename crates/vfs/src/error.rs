@@ -35,7 +35,7 @@ pub enum Error {
     #[error("operation not permitted")]
     NotPermitted,
     /// A beneath-only walk left its root.
-    #[error("the path leaves the directory that it must stay beneath")]
+    #[error("the path leaves its starting directory")]
     Escapes,
     /// Opened read-only, or read-only after an error.
     #[error("read-only file system")]
@@ -44,16 +44,16 @@ pub enum Error {
     #[error("no such attribute")]
     NoAttribute,
     /// No data or hole after the offset.
-    #[error("no data or hole there")]
+    #[error("no data or hole at this offset")]
     NoExtent,
     /// The name exists.
-    #[error("the name exists already")]
+    #[error("the name already exists")]
     Exists,
     /// The directory has entries.
     #[error("directory not empty")]
     NotEmpty,
     /// The root, `.` or `..`.
-    #[error("in use by the file system itself")]
+    #[error("in use by the file system")]
     Busy,
     /// No free space.
     #[error("no space left on the file system")]
@@ -75,7 +75,7 @@ pub enum Error {
     #[error("stale handle")]
     Stale,
     /// Encrypted, without a key.
-    #[error("the content is encrypted; dentree has no keys: mount it where the key is")]
+    #[error("the content is encrypted, and dentree has no keys: mount the image where the key is available")]
     Encrypted,
     /// The image is damaged.
     #[error(transparent)]

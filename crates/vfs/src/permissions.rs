@@ -83,7 +83,9 @@ impl<F: FileSystem> Vfs<F> {
         let Some(value) = self.fs().getxattr(inode.node(), name)? else { return Ok(None) };
         Acl::parse(&value).map_err(|_| {
             let name = name.escape_ascii();
-            Error::Corrupt(format!("the access control list {name} of inode {} is none", inode.ino()).into())
+            Error::Corrupt(
+                format!("{name} of inode {} is not a valid access control list", inode.ino()).into(),
+            )
         })
     }
 

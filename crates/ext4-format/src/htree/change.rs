@@ -115,7 +115,7 @@ pub fn insert_index(
 ) -> Result<(), Problem> {
     let index = entries(bytes, is_root, has_tail)?;
     let mut all = index.entries.to_vec();
-    Problem::check_range("the index entry's place", wide(after + 1), 1, wide(all.len()))?;
+    Problem::check_range("the index entry's position", wide(after + 1), 1, wide(all.len()))?;
     all.insert(after + 1, RawDxEntry::new(hash, block));
     let offset = index.offset;
     set_entries(bytes, offset, has_tail, &all)

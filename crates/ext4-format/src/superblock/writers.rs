@@ -76,7 +76,7 @@ impl Superblock {
         if value.is_multiple_of(4) {
             return Ok(());
         }
-        Err(Problem::Value { field: "s_want_extra_isize", value, because: "is no multiple of 4" })
+        Err(Problem::Value { field: "s_want_extra_isize", value, because: "is not a multiple of 4" })
     }
 
     /// Of directories that get an index.
@@ -87,7 +87,7 @@ impl Superblock {
             _ => Err(Problem::Value {
                 field: "s_def_hash_version",
                 value: u64::from(version),
-                because: "is no hash that a directory can have by default (0 to 5 are)",
+                because: "is not a default directory hash (0 to 5)",
             }),
         }
     }
@@ -97,7 +97,7 @@ impl Superblock {
             return Err(Problem::Value {
                 field: "s_journal_dev",
                 value: u64::from(self.journal_dev),
-                because: "names a second journal beside s_journal_inum",
+                because: "names a second journal besides s_journal_inum",
             });
         }
         Ok(())
@@ -109,7 +109,7 @@ impl Superblock {
             return Err(Problem::Value {
                 field: "s_creator_os",
                 value: u64::from(self.creator_os),
-                because: "is GNU Hurd, whose inodes have no room for what 64bit and ea_inode need",
+                because: "is GNU Hurd, whose inodes lack fields for 64bit and ea_inode",
             });
         }
         Ok(())
@@ -121,5 +121,5 @@ fn whole_bytes(field: &'static str, bits: u32) -> Result<(), Problem> {
     if bits.is_multiple_of(8) {
         return Ok(());
     }
-    Err(Problem::Value { field, value: u64::from(bits), because: "is no multiple of 8" })
+    Err(Problem::Value { field, value: u64::from(bits), because: "is not a multiple of 8" })
 }

@@ -83,7 +83,7 @@ fn damage_inside_a_committed_transaction_is_named_and_the_kernel_refuses_it_too(
         };
         // If it mounts the intact image.
         let kernel_judges = image.mounts();
-        let check = "its checksum does not match";
+        let check = "checksum mismatch";
         let block = |structure, tid, block| Damage::Block { tid: Tid(tid), structure, block, check };
         let cases = [
             (1, block("descriptor", 1, 1)),
