@@ -1,5 +1,6 @@
 //! Images, mounts and the judges.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -8,6 +9,9 @@ use dentree_blockdev::{Access, BlockDevice, FileDevice};
 use dentree_jbd2::{Error, JournalLocation, Recovered, recover};
 use dentree_testing::{LoopDevice, LoopMount};
 use tempfile::TempDir;
+
+/// The file system's superblock on a device.
+pub const SUPERBLOCK: Range<usize> = 1024..2048;
 
 /// `Err`: the program is missing or failed.
 pub fn run(program: &str, args: &[&str]) -> Result<Output, String> {
@@ -132,9 +136,9 @@ impl Mount {
 pub fn bytes(device: &dyn BlockDevice, location: &JournalLocation) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(device.size()).unwrap()];
     device.read_at(0, &mut bytes).unwrap();
-    bytes[1024..2048].fill(0);
+    bytes[SUPERBLOCK].fill(0);
     let journal = usize::try_from(location.runs[0].0).unwrap() * location.block_size;
-    bytes[journal..journal + 1024].fill(0);
+    bytes[journal..journal + SUPERBLOCK.len()].fill(0);
     bytes
 }
 
@@ -150,7 +154,7 @@ pub enum Judges {
 /// `s_last_orphan` is set.
 fn has_orphans(device: &dyn BlockDevice) -> bool {
     let mut first = [0; 4];
-    device.read_at(1024 + 0xE8, &mut first).unwrap();
+    device.read_at(SUPERBLOCK.start as u64 + 0xE8, &mut first).unwrap();
     first != [0; 4]
 }
 

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use crate::common::{Image, Judges, assert_same_replay, location, run, text};
+use crate::common::{Image, Judges, SUPERBLOCK, assert_same_replay, location, run, text};
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::BufCache;
 use dentree_jbd2::{Journal, JournalOptions, replay};
+
+const SMALL_BLOCK: usize = 1024;
+const LARGE_BLOCK: usize = 4096;
 
 /// Version of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ fn image(sums: Sums, block_size: usize, is_64bit: bool) -> Result<Image, String>
 
 /// Sets `needs_recovery`.
 fn mark(bytes: &mut [u8], has_sums: bool) {
-    let superblock = &mut bytes[1024..2048];
+    let superblock = &mut bytes[SUPERBLOCK];
     superblock[0x60] |= 4;
     if has_sums {
         let sum = !crc32c::crc32c(&superblock[..0x3FC]);
@@ -124,34 +127,34 @@ fn replays(sums: Sums, block_size: usize, is_64bit: bool) {
 
 #[test]
 fn journals_without_sums() {
-    replays(Sums::None, 1024, false);
-    replays(Sums::None, 1024, true);
-    replays(Sums::None, 4096, false);
-    replays(Sums::None, 4096, true);
+    replays(Sums::None, SMALL_BLOCK, false);
+    replays(Sums::None, SMALL_BLOCK, true);
+    replays(Sums::None, LARGE_BLOCK, false);
+    replays(Sums::None, LARGE_BLOCK, true);
 }
 
 #[test]
 fn journals_with_sums_of_version_1() {
-    replays(Sums::V1, 1024, false);
-    replays(Sums::V1, 1024, true);
-    replays(Sums::V1, 4096, false);
-    replays(Sums::V1, 4096, true);
+    replays(Sums::V1, SMALL_BLOCK, false);
+    replays(Sums::V1, SMALL_BLOCK, true);
+    replays(Sums::V1, LARGE_BLOCK, false);
+    replays(Sums::V1, LARGE_BLOCK, true);
 }
 
 #[test]
 fn journals_with_sums_of_version_2() {
-    replays(Sums::V2, 1024, false);
-    replays(Sums::V2, 1024, true);
-    replays(Sums::V2, 4096, false);
-    replays(Sums::V2, 4096, true);
+    replays(Sums::V2, SMALL_BLOCK, false);
+    replays(Sums::V2, SMALL_BLOCK, true);
+    replays(Sums::V2, LARGE_BLOCK, false);
+    replays(Sums::V2, LARGE_BLOCK, true);
 }
 
 #[test]
 fn journals_with_sums_of_version_3() {
-    replays(Sums::V3, 1024, false);
-    replays(Sums::V3, 1024, true);
-    replays(Sums::V3, 4096, false);
-    replays(Sums::V3, 4096, true);
+    replays(Sums::V3, SMALL_BLOCK, false);
+    replays(Sums::V3, SMALL_BLOCK, true);
+    replays(Sums::V3, LARGE_BLOCK, false);
+    replays(Sums::V3, LARGE_BLOCK, true);
 }
 
 #[test]
@@ -166,21 +169,21 @@ fn a_journal_that_ends_in_room_for_fast_commits() {
     let recovered = assert_same_replay(&image, "fast_commit", Judges::Kernel);
     assert!(recovered.transactions > 0 && recovered.revoked > 0);
     for (block, bytes) in expected {
-        let mut found = vec![0; 1024];
-        recovered.device.read_at(block * 1024, &mut found).unwrap();
+        let mut found = vec![0; SMALL_BLOCK];
+        recovered.device.read_at(block * SMALL_BLOCK as u64, &mut found).unwrap();
         assert!(found == bytes, "block {block}");
     }
 }
 
 #[test]
 fn a_journal_that_was_closed_needs_no_replay() {
-    let image = match image(Sums::V3, 4096, true) {
+    let image = match image(Sums::V3, LARGE_BLOCK, true) {
         Ok(image) => image,
         Err(reason) => return println!("skipped: {reason}"),
     };
     let location = location(&image.path);
     let device = MemoryDevice::from(fs::read(&image.path).unwrap());
-    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), 4096, 1 << 20));
+    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), LARGE_BLOCK, 1 << 20));
     let options = JournalOptions { interval: None, has_checksums: true, is_64bit: true };
     let journal = Journal::open(cache, &location, options).unwrap();
     let mut handle = journal.start(1).unwrap();
@@ -190,12 +193,12 @@ fn a_journal_that_was_closed_needs_no_replay() {
     fs::write(&image.path, device.to_vec()).unwrap();
     run("e2fsck", &["-fn", text(&image.path)]).unwrap();
     assert!(image.mounts() || run("losetup", &["--find"]).is_err());
-    assert_eq!(device.to_vec()[4000 * 4096], 7);
+    assert_eq!(device.to_vec()[4000 * LARGE_BLOCK], 7);
 }
 
 #[test]
 fn an_aborted_journal_says_so_to_e2fsck() {
-    let image = match image(Sums::V3, 4096, true) {
+    let image = match image(Sums::V3, LARGE_BLOCK, true) {
         Ok(image) => image,
         Err(reason) => return println!("skipped: {reason}"),
     };
@@ -203,7 +206,7 @@ fn an_aborted_journal_says_so_to_e2fsck() {
     let mut bytes = fs::read(&image.path).unwrap();
     mark(&mut bytes, true);
     let device = MemoryDevice::from(bytes);
-    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), 4096, 1 << 20));
+    let cache = Arc::new(BufCache::new(Arc::new(device.clone()), LARGE_BLOCK, 1 << 20));
     let options = JournalOptions { interval: None, has_checksums: true, is_64bit: true };
     let journal = Journal::open(cache, &location, options).unwrap();
     let mut handle = journal.start(1).unwrap();
@@ -214,11 +217,11 @@ fn an_aborted_journal_says_so_to_e2fsck() {
     fs::write(&image.path, device.to_vec()).unwrap();
     let again: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(device.to_vec()));
     replay(&again, &location).unwrap();
-    let cache = Arc::new(BufCache::new(again, 4096, 64 << 20));
+    let cache = Arc::new(BufCache::new(again, LARGE_BLOCK, 64 << 20));
     assert_eq!(Journal::open(cache, &location, options).unwrap().recorded_error(), -5);
     // The replay runs, and the error is found.
     let output = std::process::Command::new("e2fsck").args(["-p", text(&image.path)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("contains a file system with errors"), "{text}");
-    assert_eq!(fs::read(&image.path).unwrap()[4000 * 4096], 7);
+    assert_eq!(fs::read(&image.path).unwrap()[4000 * LARGE_BLOCK], 7);
 }
