@@ -117,9 +117,9 @@ fn ours(image: &Path, threads: usize, files: usize) -> Result<Duration, Unavaila
     let fs = Ext4::open(Arc::new(device), options).map_err(|why| failed(&why))?;
     let vfs = Vfs::new(fs).map_err(|why| failed(&why))?;
     let user = Identity::Superuser;
-    let dir = vfs.make(&user, vfs.root(), b"dir", NewKind::Directory, 0o755).map_err(|why| failed(&why))?;
+    let dir = vfs.create(&user, vfs.root(), b"dir", NewKind::Directory, 0o755).map_err(|why| failed(&why))?;
     let time = together(threads, files, |name| {
-        vfs.make(&user, &dir, name.as_bytes(), NewKind::Regular, 0o644).is_ok()
+        vfs.create(&user, &dir, name.as_bytes(), NewKind::Regular, 0o644).is_ok()
     });
     drop(dir);
     let fs = vfs.into_fs().ok_or_else(|| failed(&"an inode is still held"))?;

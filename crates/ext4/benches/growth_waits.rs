@@ -70,14 +70,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let image = Ext4::open(device, Options { writable: true, ..Options::default() })?;
     let vfs = Vfs::new(image)?;
     let who = Identity::Superuser;
-    let dir = vfs.make(&who, vfs.root(), b"dir", NewKind::Directory, 0o755)?;
+    let dir = vfs.create(&who, vfs.root(), b"dir", NewKind::Directory, 0o755)?;
     let (before, blocks_before) = (others()?, vfs.fs().buffer_stats());
     let recording = Recording::start();
     let fill = &|thread| -> io::Result<Spent> {
         let began = Instant::now();
         for number in (thread..files).step_by(threads) {
             let name = format!("a file of one directory {number:07}");
-            if let Err(error) = vfs.make(&who, &dir, name.as_bytes(), NewKind::Regular, 0o644) {
+            if let Err(error) = vfs.create(&who, &dir, name.as_bytes(), NewKind::Regular, 0o644) {
                 panic!("{name}: {error}");
             }
         }

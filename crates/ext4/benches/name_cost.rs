@@ -66,7 +66,7 @@ fn main() -> Outcome {
 
 fn in_process(vfs: &Vfs<Ext4>) -> Result<Contender<'_>, Box<dyn std::error::Error>> {
     let who = &Identity::Superuser;
-    let dir = vfs.make(who, vfs.root(), b"large", NewKind::Directory, 0o755)?;
+    let dir = vfs.create(who, vfs.root(), b"large", NewKind::Directory, 0o755)?;
     Ok(Box::new(move |operation, count| {
         if operation == "list" {
             let mut seen = 0;
@@ -80,7 +80,7 @@ fn in_process(vfs: &Vfs<Ext4>) -> Result<Contender<'_>, Box<dyn std::error::Erro
             let name = name(n);
             let name = name.as_bytes();
             match operation {
-                "create" => drop(vfs.make(who, &dir, name, NewKind::Regular, 0o644)?),
+                "create" => drop(vfs.create(who, &dir, name, NewKind::Regular, 0o644)?),
                 "stat" => drop(vfs.lookup(who, &dir, name)?.ok_or("it is gone")?.attr()),
                 "stat missing" => {
                     let missing = [name, b"-"].concat();
@@ -90,7 +90,7 @@ fn in_process(vfs: &Vfs<Ext4>) -> Result<Contender<'_>, Box<dyn std::error::Erro
                     drop(vfs.rename(who, &dir, name, &dir, &[name, b"+"].concat(), OnExisting::Fail)?);
                 }
                 "unlink" => vfs.unlink(who, &dir, &[name, b"+"].concat())?,
-                "mkdir" => drop(vfs.make(who, &dir, name, NewKind::Directory, 0o755)?),
+                "mkdir" => drop(vfs.create(who, &dir, name, NewKind::Directory, 0o755)?),
                 _ => vfs.rmdir(who, &dir, name)?,
             }
         }

@@ -153,11 +153,11 @@ impl FileSystem for Ext4 {
         self.writer().map_or(true, |writer| writer.journal.is_aborted())
     }
 
-    fn make(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
+    fn create(&self, dir: &Node, name: &[u8], new: &NewInode<'_>) -> Result<Node> {
         Ok(self.make(dir, name, new)?)
     }
 
-    fn make_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
+    fn create_unnamed(&self, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         Ok(self.make_unnamed(dir, new)?)
     }
 

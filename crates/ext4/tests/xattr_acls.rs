@@ -60,7 +60,7 @@ impl Both<'_> {
     fn make(&self, dir: &str, name: &str, is_dir: bool, permissions: u16, umask: u16) {
         let kind = if is_dir { NewKind::Directory } else { NewKind::Regular };
         let mode = Mode { permissions, umask };
-        self.vfs.make(&Identity::Superuser, &self.ours(dir), name.as_bytes(), kind, mode).unwrap();
+        self.vfs.create(&Identity::Superuser, &self.ours(dir), name.as_bytes(), kind, mode).unwrap();
         let at = self.kernel.join(dir).join(name);
         let permissions = KernelMode::from_raw_mode(u32::from(permissions));
         let before = rustix::process::umask(KernelMode::from_raw_mode(u32::from(umask)));

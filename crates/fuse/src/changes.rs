@@ -105,7 +105,7 @@ impl<F: FileSystem> Adapter<F> {
     ) -> Result<Arc<Inode<F>>> {
         let mode = Mode { permissions: (mode & 0o7777) as u16, umask: (umask & 0o777) as u16 };
         let (caller, dir) = (caller(request), self.inode(parent)?);
-        self.with_space(|| self.vfs.make(&caller, &dir, name.as_bytes(), kind, mode))
+        self.with_space(|| self.vfs.create(&caller, &dir, name.as_bytes(), kind, mode))
     }
 
     /// Runs an operation that allocates space. Repeats it when the removal of a file has freed

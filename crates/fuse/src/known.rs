@@ -203,7 +203,7 @@ mod tests {
     fn at_the_end_inodes_without_a_name_are_let_go() {
         let vfs = Vfs::new(MemoryFs::default()).unwrap();
         let (caller, known) = (Identity::Superuser, known());
-        let inode = vfs.make(&caller, vfs.root(), b"file", NewKind::Regular, 0o644).unwrap();
+        let inode = vfs.create(&caller, vfs.root(), b"file", NewKind::Regular, 0o644).unwrap();
         let node = NodeId(inode.ino().0);
         (0..3).for_each(|_| known.count(node, Some(&inode)));
         known.count(NodeId(9), None);
@@ -233,7 +233,7 @@ mod tests {
         let vfs = Vfs::new(MemoryFs::default()).unwrap();
         let (caller, known) = (Identity::Superuser, known());
         let hold = |name: &[u8]| {
-            let inode = vfs.make(&caller, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
+            let inode = vfs.create(&caller, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
             let node = NodeId(inode.ino().0);
             known.count(node, Some(&inode));
             drop(inode);
@@ -262,7 +262,7 @@ mod tests {
         let vfs = Vfs::new(MemoryFs::default()).unwrap();
         let (caller, known) = (Identity::Superuser, known());
         for told_first in [true, false] {
-            let inode = vfs.make(&caller, vfs.root(), b"f", NewKind::Regular, 0o644).unwrap();
+            let inode = vfs.create(&caller, vfs.root(), b"f", NewKind::Regular, 0o644).unwrap();
             let node = NodeId(inode.ino().0);
             if told_first {
                 known.count(node, Some(&inode));

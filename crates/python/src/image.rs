@@ -197,7 +197,7 @@ impl Image {
             },
             (true, true) => {
                 let last = parent(fs, path)?;
-                fs.make(CALLER, &last.dir, last.name, NewKind::Regular, mode)
+                fs.create(CALLER, &last.dir, last.name, NewKind::Regular, mode)
             }
         })?;
         if node.is_dir() {
@@ -314,7 +314,7 @@ impl Image {
     fn mkdir(&self, py: Python<'_>, path: PathBuf, mode: u16) -> PyResult<()> {
         self.on(py, &path, |fs, path| {
             let last = parent(fs, path)?;
-            fs.make(CALLER, &last.dir, last.name, NewKind::Directory, mode).map(drop)
+            fs.create(CALLER, &last.dir, last.name, NewKind::Directory, mode).map(drop)
         })
     }
 
@@ -323,7 +323,7 @@ impl Image {
         self.on(py, &path, |fs, path| {
             let last = parent(fs, path)?;
             let kind = NewKind::Symlink(target.as_bytes());
-            fs.make(CALLER, &last.dir, last.name, kind, 0o777).map(drop)
+            fs.create(CALLER, &last.dir, last.name, kind, 0o777).map(drop)
         })
     }
 

@@ -80,7 +80,7 @@ impl<F: FileSystem> Vfs<F> {
     /// const IMMUTABLE: u32 = 0x10;
     /// let vfs = Vfs::new(MemoryFs::default())?;
     /// let caller = Identity::Superuser;
-    /// let file = vfs.make(&caller, vfs.root(), b"file", NewKind::Regular, 0o644)?;
+    /// let file = vfs.create(&caller, vfs.root(), b"file", NewKind::Regular, 0o644)?;
     /// vfs.set_flags(&caller, &file, file.attr().flags | IMMUTABLE)?;
     /// assert!(matches!(vfs.unlink(&caller, vfs.root(), b"file"), Err(Error::NotPermitted)));
     /// # Ok::<(), Error>(())

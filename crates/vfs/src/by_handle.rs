@@ -13,7 +13,7 @@ impl<F: FileSystem> Vfs<F> {
     /// use dentree_vfs::{Error, Identity, MemoryFs, NewKind, Vfs};
     /// let vfs = Vfs::new(MemoryFs::default())?;
     /// let caller = Identity::Superuser;
-    /// let file = vfs.make(&caller, vfs.root(), b"file", NewKind::Regular, 0o644)?.ino();
+    /// let file = vfs.create(&caller, vfs.root(), b"file", NewKind::Regular, 0o644)?.ino();
     /// assert_eq!(vfs.inode_by_handle(file)?.ino(), file);
     /// vfs.unlink(&caller, vfs.root(), b"file")?;
     /// assert!(matches!(vfs.inode_by_handle(file), Err(Error::Stale)));

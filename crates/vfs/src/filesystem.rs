@@ -98,7 +98,7 @@ pub struct Rename<'a, N> {
 ///
 /// - Permissions and file types are checked: no directory is unlinked or moved below itself, and
 ///   `.` is not renamed.
-/// - In one directory [`make`](FileSystem::make), [`link`](FileSystem::link) and
+/// - In one directory [`create`](FileSystem::create), [`link`](FileSystem::link) and
 ///   [`unlink`](FileSystem::unlink) of different names run in parallel with each other and with
 ///   lookups. Changes of one name are serialized, and no listing runs during a change.
 /// - A directory in which a name is renamed or a directory removed is used by no other operation on
@@ -221,14 +221,14 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Creates an inode with a new name (`open(O_CREAT)`, `mkdir`, `mknod`, `symlink`).
-    fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
+    fn create(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, name, new);
         Err(Error::ReadOnly)
     }
 
     /// Creates an inode without a name near `dir` (`O_TMPFILE`). Unless it is linked,
     /// [`evict`](FileSystem::evict) frees it.
-    fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
+    fn create_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
         let _ = (dir, new);
         Err(Error::ReadOnly)
     }

@@ -49,13 +49,13 @@ impl<F: FileSystem> Vfs<F> {
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, Vfs};
     /// let vfs = Vfs::new(MemoryFs::default())?;
     /// let caller = Identity::Superuser;
-    /// let etc = vfs.make(&caller, vfs.root(), b"etc", NewKind::Directory, 0o755)?;
-    /// let hosts = vfs.make(&caller, &etc, b"hosts", NewKind::Regular, 0o644)?;
+    /// let etc = vfs.create(&caller, vfs.root(), b"etc", NewKind::Directory, 0o755)?;
+    /// let hosts = vfs.create(&caller, &etc, b"hosts", NewKind::Regular, 0o644)?;
     /// vfs.write(&caller, &hosts, 0, b"127.0.0.1 localhost")?;
     /// assert_eq!(hosts.attr().size, 19);
     /// # Ok::<(), dentree_vfs::Error>(())
     /// ```
-    pub fn make(
+    pub fn create(
         &self,
         caller: &Identity,
         dir: &Arc<Inode<F>>,
@@ -128,8 +128,8 @@ impl<F: FileSystem> Vfs<F> {
             return Err(Error::NotFound);
         }
         let creating = self.creation.begin();
-        let node =
-            self.with_inherited(caller, dir, kind, mode, |new| self.fs().make(dir.node(), key.name(), new))?;
+        let node = self
+            .with_inherited(caller, dir, kind, mode, |new| self.fs().create(dir.node(), key.name(), new))?;
         let inode = self.inodes.adopt(node, Life::Named)?;
         drop(creating);
         let made = self.names.create(entry, key.cached(), child(inode.ino(), inode.kind()));
@@ -162,7 +162,7 @@ impl<F: FileSystem> Vfs<F> {
 
     /// Creates a regular file without a name near `dir`: `O_TMPFILE`. Unless it is
     /// [linked](Self::link), its last reference frees it.
-    pub fn make_unnamed(
+    pub fn create_unnamed(
         &self,
         caller: &Identity,
         dir: &Inode<F>,
@@ -185,7 +185,7 @@ impl<F: FileSystem> Vfs<F> {
     ) -> Result<Arc<Inode<F>>> {
         let _creating = self.creation.begin();
         let node =
-            self.with_inherited(caller, dir, kind, mode, |new| self.fs().make_unnamed(dir.node(), new))?;
+            self.with_inherited(caller, dir, kind, mode, |new| self.fs().create_unnamed(dir.node(), new))?;
         self.inodes.adopt(node, Life::Unnamed)
     }
 

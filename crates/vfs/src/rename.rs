@@ -31,8 +31,8 @@ impl<F: FileSystem> Vfs<F> {
     /// use dentree_vfs::{Identity, MemoryFs, NewKind, OnExisting, Vfs};
     /// let vfs = Vfs::new(MemoryFs::default())?;
     /// let (caller, root) = (Identity::Superuser, vfs.root().clone());
-    /// vfs.make(&caller, &root, b"a", NewKind::Regular, 0o644)?;
-    /// let b = vfs.make(&caller, &root, b"b", NewKind::Regular, 0o644)?;
+    /// vfs.create(&caller, &root, b"a", NewKind::Regular, 0o644)?;
+    /// let b = vfs.create(&caller, &root, b"b", NewKind::Regular, 0o644)?;
     /// let replaced = vfs.rename(&caller, &root, b"a", &root, b"b", OnExisting::Replace)?;
     /// assert_eq!(replaced.unwrap().ino(), b.ino());
     /// assert!(vfs.lookup(&caller, &root, b"a")?.is_none());

@@ -1,7 +1,7 @@
 //! Lookups by number while numbers are reused.
 //!
 //! The bug: an inode loaded between the allocation of its number and its insertion into the cache
-//! exists twice, and `make` reports corruption.
+//! exists twice, and `create` reports corruption.
 
 use dentree_vfs::{Budgets, Error, Identity, Ino, MemoryFs, NewKind, Vfs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -24,12 +24,12 @@ fn a_number_leads_to_its_only_inode_or_none_at_any_moment() {
                 scope.spawn(move || {
                     let dir = format!("dir {thread}");
                     let dir =
-                        vfs.make(caller, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
+                        vfs.create(caller, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
                     for round in 0..ROUNDS {
                         if round % 7 == 0 {
-                            vfs.make_unnamed(caller, &dir, 0o600).unwrap();
+                            vfs.create_unnamed(caller, &dir, 0o600).unwrap();
                         }
-                        vfs.make(caller, &dir, b"file", NewKind::Regular, 0o644).unwrap();
+                        vfs.create(caller, &dir, b"file", NewKind::Regular, 0o644).unwrap();
                         vfs.unlink(caller, &dir, b"file").unwrap();
                     }
                 })

@@ -138,11 +138,11 @@ fn changes_during_listings_are_not_lost() {
     const OTHERS: usize = 3000;
     let vfs = Vfs::with_budgets(MemoryFs::default(), Budgets { names: 256 << 10, inodes: 1 << 20 }).unwrap();
     for number in 0..OTHERS {
-        vfs.make(&WHO, vfs.root(), format!("other{number}").as_bytes(), NewKind::Regular, 0o644).unwrap();
+        vfs.create(&WHO, vfs.root(), format!("other{number}").as_bytes(), NewKind::Regular, 0o644).unwrap();
     }
-    let dir = vfs.make(&WHO, vfs.root(), b"d", NewKind::Directory, 0o755).unwrap();
+    let dir = vfs.create(&WHO, vfs.root(), b"d", NewKind::Directory, 0o755).unwrap();
     for number in 0..50 {
-        vfs.make(&WHO, &dir, format!("f{number}").as_bytes(), NewKind::Regular, 0o644).unwrap();
+        vfs.create(&WHO, &dir, format!("f{number}").as_bytes(), NewKind::Regular, 0o644).unwrap();
     }
     let done = AtomicBool::new(false);
     let (vfs, dir, done) = (&vfs, &dir, &done);
@@ -154,7 +154,7 @@ fn changes_during_listings_are_not_lost() {
                 let sees = |name: &[u8]| vfs.lookup(&WHO, dir, name).unwrap().is_some();
                 while !done.load(Ordering::Relaxed) {
                     assert!(!sees(&one) && !sees(&other));
-                    vfs.make(&WHO, dir, &one, NewKind::Regular, 0o644).unwrap();
+                    vfs.create(&WHO, dir, &one, NewKind::Regular, 0o644).unwrap();
                     assert!(sees(&one), "made");
                     vfs.rename(&WHO, dir, &one, dir, &other, OnExisting::Replace).unwrap();
                     assert!(!sees(&one) && sees(&other), "renamed");

@@ -20,7 +20,7 @@ impl Drop for AtEnd<'_> {
 #[test]
 fn a_file_that_is_replaced_by_renames_is_there_at_every_instant() {
     check(|vfs, caller, dir| {
-        vfs.make(caller, dir, b"temporary", NewKind::Regular, 0o644)?;
+        vfs.create(caller, dir, b"temporary", NewKind::Regular, 0o644)?;
         vfs.rename(caller, dir, b"temporary", dir, b"target", OnExisting::Replace)
     });
 }
@@ -37,8 +37,8 @@ fn a_name_that_a_rename_leaves_to_a_whiteout_is_there_at_every_instant() {
 fn check<T>(change: impl Fn(&Vfs<MemoryFs>, &Identity, &Arc<Inode<MemoryFs>>) -> Result<T> + Sync) {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (caller, root) = (Identity::Superuser, vfs.root());
-    let dir = vfs.make(&caller, root, b"dir", NewKind::Directory, 0o755).unwrap();
-    vfs.make(&caller, &dir, b"target", NewKind::Regular, 0o644).unwrap();
+    let dir = vfs.create(&caller, root, b"dir", NewKind::Directory, 0o755).unwrap();
+    vfs.create(&caller, &dir, b"target", NewKind::Regular, 0o644).unwrap();
     let (done, walks) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {

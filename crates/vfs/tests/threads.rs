@@ -85,15 +85,15 @@ impl FileSystem for Watched {
     fn is_read_only(&self) -> bool {
         false
     }
-    fn make(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
+    fn create(&self, dir: &Self::Node, name: &[u8], new: &NewInode<'_>) -> Result<Self::Node> {
         assert!(self.fs.lookup(dir, name)?.is_none(), "the name is there");
-        let node = self.fs.make(dir, name, new)?;
+        let node = self.fs.create(dir, name, new)?;
         // A node under eviction with this number is counted already.
         self.born(&node);
         Ok(node)
     }
-    fn make_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
-        let node = self.fs.make_unnamed(dir, new)?;
+    fn create_unnamed(&self, dir: &Self::Node, new: &NewInode<'_>) -> Result<Self::Node> {
+        let node = self.fs.create_unnamed(dir, new)?;
         self.born(&node);
         Ok(node)
     }
@@ -177,7 +177,7 @@ fn step(
     match random.below(14) {
         0..3 => {
             let at = vfs.walk_parent(caller, root, a.as_bytes())?;
-            held.push(vfs.make(caller, &at.dir, at.name, NewKind::Directory, 0o755)?);
+            held.push(vfs.create(caller, &at.dir, at.name, NewKind::Directory, 0o755)?);
         }
         3..5 => {
             let at = vfs.walk_parent(caller, root, a.as_bytes())?;
@@ -284,9 +284,9 @@ fn an_unnamed_file_can_be_linked_once_and_is_freed_with_its_last_reference() {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (caller, root) = (Identity::Superuser, vfs.root().clone());
     let free = vfs.statfs().unwrap();
-    drop(vfs.make_unnamed(&caller, &root, 0o600).unwrap());
+    drop(vfs.create_unnamed(&caller, &root, 0o600).unwrap());
     assert_eq!(vfs.statfs().unwrap(), free);
-    let file = vfs.make_unnamed(&caller, &root, 0o600).unwrap();
+    let file = vfs.create_unnamed(&caller, &root, 0o600).unwrap();
     vfs.write(&caller, &file, 0, b"content").unwrap();
     assert!(Arc::ptr_eq(&vfs.inode(file.ino()).unwrap(), &file));
     vfs.link(&caller, &file, &root, b"named").unwrap();
@@ -304,15 +304,15 @@ fn an_unnamed_file_can_be_linked_once_and_is_freed_with_its_last_reference() {
 fn a_removed_directory_has_no_names_and_accepts_none() {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
     let (caller, root) = (Identity::Superuser, vfs.root().clone());
-    let dir = vfs.make(&caller, &root, b"d", NewKind::Directory, 0o755).unwrap();
+    let dir = vfs.create(&caller, &root, b"d", NewKind::Directory, 0o755).unwrap();
     vfs.rmdir(&caller, &root, b"d").unwrap();
     assert!(vfs.lookup(&caller, &dir, b"x").unwrap().is_none());
-    assert!(matches!(vfs.make(&caller, &dir, b"x", NewKind::Regular, 0o644), Err(Error::NotFound)));
+    assert!(matches!(vfs.create(&caller, &dir, b"x", NewKind::Regular, 0o644), Err(Error::NotFound)));
     vfs.readdir(&caller, &dir, ReaddirStart::First, &mut |_| panic!("it has no entries")).unwrap();
     // The number is reused, and does not lead to the old directory.
     let ino = dir.ino();
     drop(dir);
-    let file = vfs.make(&caller, &root, b"f", NewKind::Regular, 0o644).unwrap();
+    let file = vfs.create(&caller, &root, b"f", NewKind::Regular, 0o644).unwrap();
     assert_eq!((file.ino(), file.kind()), (ino, FileType::Regular));
     assert!(vfs.lookup(&caller, &root, b"d").unwrap().is_none());
 }

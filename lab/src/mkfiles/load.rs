@@ -94,15 +94,15 @@ impl Image {
 /// Fills the directories; returns their mean number of blocks.
 fn fill(fs: &Ext4, size: Size, random: &mut Xoshiro256PlusPlus) -> dentree_vfs::Result<f64> {
     let root = fs.load(fs.root())?;
-    let make = |number| fs.make(&root, &directory(number), &new(NewKind::Directory));
+    let make = |number| fs.create(&root, &directory(number), &new(NewKind::Directory));
     let dirs = (0..size.directories).map(make).collect::<dentree_vfs::Result<Vec<_>>>()?;
     for dir in dirs.iter().filter(|_| size.laid_out) {
         fs.reserve_entries(dir, (size.files + size.creates / size.directories) as u64)?;
     }
-    let mut linked = fs.make(&root, b"linked0", &new(NewKind::Regular))?;
+    let mut linked = fs.create(&root, b"linked0", &new(NewKind::Regular))?;
     for number in 0..size.directories * size.files {
         if number > 0 && number.is_multiple_of(LINKS) {
-            linked = fs.make(&root, format!("linked{number}").as_bytes(), &new(NewKind::Regular))?;
+            linked = fs.create(&root, format!("linked{number}").as_bytes(), &new(NewKind::Regular))?;
         }
         fs.link(&dirs[random.random_range(0..dirs.len())], &file(number), &linked)?;
     }
@@ -231,7 +231,7 @@ fn make_files(fs: &Ext4, size: Size, seed: u64) -> dentree_vfs::Result<(Duration
         let name = format!("{:010}made", random.random::<u32>() ^ number as u32);
         let start = Instant::now();
         if fs.lookup(dir, name.as_bytes())?.is_none() {
-            let made = fs.make(dir, name.as_bytes(), &new(NewKind::Regular))?;
+            let made = fs.create(dir, name.as_bytes(), &new(NewKind::Regular))?;
             fs.evict(&made);
         }
         time += start.elapsed();

@@ -120,17 +120,17 @@ pub fn record(directories: usize, files: usize, tell: &dyn Fn(&str)) -> Result<V
     let vfs = open(true)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let dirs: Vec<_> = (0..directories)
-        .map(|at| vfs.make(&USER, vfs.root(), format!("d{at}").as_bytes(), NewKind::Directory, 0o755))
+        .map(|at| vfs.create(&USER, vfs.root(), format!("d{at}").as_bytes(), NewKind::Directory, 0o755))
         .collect::<Result<_, _>>()?;
     let mut order: Vec<usize> = (0..directories * files).collect();
     order.shuffle(&mut random);
     let create = |file: usize| {
         let name = format!("{file:08}.{:016x}", file.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        vfs.make(&USER, &dirs[file % directories], name.as_bytes(), NewKind::Regular, 0o644)
+        vfs.create(&USER, &dirs[file % directories], name.as_bytes(), NewKind::Regular, 0o644)
     };
     let (before, recorded) = order.split_at(order.len() / 2);
     before.iter().try_for_each(|file| create(*file).map(drop))?;
-    let large = vfs.make(&USER, vfs.root(), b"large", NewKind::Regular, 0o644)?;
+    let large = vfs.create(&USER, vfs.root(), b"large", NewKind::Regular, 0o644)?;
     for at in (0..LARGE).step_by(1 << 20) {
         vfs.write(&USER, &large, at as u64, &[1; 1 << 20])?;
     }

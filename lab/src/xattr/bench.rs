@@ -144,9 +144,9 @@ fn make_files(fs: &Ext4, clients: usize, files: usize) -> dentree_vfs::Result<()
     let new = |kind| NewInode { kind, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] };
     let root = fs.load(fs.root())?;
     for client in 0..clients {
-        let dir = fs.make(&root, client.to_string().as_bytes(), &new(NewKind::Directory))?;
+        let dir = fs.create(&root, client.to_string().as_bytes(), &new(NewKind::Directory))?;
         for file in 0..files {
-            fs.evict(&fs.make(&dir, file.to_string().as_bytes(), &new(NewKind::Regular))?);
+            fs.evict(&fs.create(&dir, file.to_string().as_bytes(), &new(NewKind::Regular))?);
         }
         fs.evict(&dir);
     }

@@ -58,7 +58,7 @@ fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Res
     let (dir, name) = at.last()?;
     let vfs = &link.image.vfs;
     create_or_replace(vfs, (&dir, name), args.force, &mut |name| {
-        vfs.make(SUPERUSER, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
+        vfs.create(SUPERUSER, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
     })
     .map_err(|error| at.problem(&error))
 }

@@ -45,7 +45,7 @@ pub(super) fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
         return Err(at.problem(&Error::NotFound));
     }
     let (dir, name) = at.last()?;
-    let made = at.image.vfs.make(SUPERUSER, &dir, name, NewKind::Regular, permissions);
+    let made = at.image.vfs.create(SUPERUSER, &dir, name, NewKind::Regular, permissions);
     made.map_err(|error| match error {
         // A dangling link.
         Error::Exists => at.refusal("is a dangling symbolic link"),

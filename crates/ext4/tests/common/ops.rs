@@ -262,7 +262,7 @@ impl<'a, F: FileSystem> Runner<'a, F> {
         let at = self.vfs.walk_parent(who, self.vfs.root(), path.as_bytes())?;
         self.touched.push(at.dir.clone());
         let permissions = if matches!(kind, NewKind::Symlink(_)) { 0o777 } else { 0o750 };
-        self.touched.push(self.vfs.make(who, &at.dir, at.name, kind, permissions)?);
+        self.touched.push(self.vfs.create(who, &at.dir, at.name, kind, permissions)?);
         Ok(0)
     }
 
@@ -369,6 +369,6 @@ pub fn differences(ours: &Tree, theirs: &Tree) -> String {
 /// It has the initial tree of mke2fs.
 pub fn reference() -> Vfs<MemoryFs> {
     let vfs = Vfs::new(MemoryFs::default()).unwrap();
-    vfs.make(&Identity::Superuser, vfs.root(), b"lost+found", NewKind::Directory, 0o700).unwrap();
+    vfs.create(&Identity::Superuser, vfs.root(), b"lost+found", NewKind::Directory, 0o700).unwrap();
     vfs
 }

@@ -45,7 +45,7 @@ fn a_search_of_many_groups_waits_for_few_bitmaps() {
         let (before, reads) = (fs.buffer_stats(), device.counts().total_reads());
         let began = Instant::now();
         let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0, xattrs: &[] };
-        let file = fs.make(&root, b"new", &new).unwrap();
+        let file = fs.create(&root, b"new", &new).unwrap();
         fs.write(&file, 0, &[1; 100 << 10]).unwrap();
         fs.fsync(&file, Durability::Full).unwrap();
         let (after, reads) = (fs.buffer_stats(), device.counts().total_reads() - reads);

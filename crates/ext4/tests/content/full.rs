@@ -23,7 +23,7 @@ const ROOM: u64 = 150_000;
 
 fn fill<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
-    let ballast = vfs.make(who, vfs.root(), b"ballast", NewKind::Regular, 0o600).unwrap();
+    let ballast = vfs.create(who, vfs.root(), b"ballast", NewKind::Regular, 0o600).unwrap();
     let stat = vfs.statfs().unwrap();
     let len = (stat.blocks_free * u64::from(stat.block_size)).saturating_sub(ROOM);
     let piece = vec![0xBA; 1 << 20];

@@ -49,7 +49,7 @@ fn small_files_are_inline_up_to_the_kernels_length() {
         change(&ours, |vfs| {
             for len in SIZES {
                 let name = format!("file{len}");
-                let file = vfs.make(WHO, vfs.root(), name.as_bytes(), NewKind::Regular, 0o644).unwrap();
+                let file = vfs.create(WHO, vfs.root(), name.as_bytes(), NewKind::Regular, 0o644).unwrap();
                 vfs.write(WHO, &file, 0, &bytes(len)).unwrap();
             }
         });
@@ -76,7 +76,7 @@ fn small_files_are_inline_up_to_the_kernels_length() {
 fn files_stay_inline_while_they_fit_next_to_their_attributes() {
     let image = Image::new("-t ext4 -O inline_data -I 256", "16M", |_| ());
     change(&image, |vfs| {
-        let make = |name: &[u8]| vfs.make(WHO, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
+        let make = |name: &[u8]| vfs.create(WHO, vfs.root(), name, NewKind::Regular, 0o644).unwrap();
         let grown = make(b"grown");
         for at in 0..10 {
             vfs.write(WHO, &grown, at * 10, b"0123456789").unwrap();
@@ -92,7 +92,7 @@ fn files_stay_inline_while_they_fit_next_to_their_attributes() {
         vfs.append(WHO, &crowded, &bytes(100)).unwrap();
         let gap = make(b"gap");
         vfs.write(WHO, &gap, 20, b"behind a gap").unwrap();
-        let unnamed = vfs.make_unnamed(WHO, vfs.root(), 0o644).unwrap();
+        let unnamed = vfs.create_unnamed(WHO, vfs.root(), 0o644).unwrap();
         vfs.write(WHO, &unnamed, 0, b"small").unwrap();
         vfs.link(WHO, &unnamed, vfs.root(), b"late").unwrap();
         let gone = make(b"gone");
@@ -118,8 +118,8 @@ fn inline_files_and_directories_are_changed_here_and_by_the_kernel_in_turn() {
     change(&image, |vfs| {
         for n in 0..20_u8 {
             let (dir, name) = (format!("dir{n}"), b"file");
-            let dir = vfs.make(WHO, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
-            let file = vfs.make(WHO, &dir, name, NewKind::Regular, 0o644).unwrap();
+            let dir = vfs.create(WHO, vfs.root(), dir.as_bytes(), NewKind::Directory, 0o755).unwrap();
+            let file = vfs.create(WHO, &dir, name, NewKind::Regular, 0o644).unwrap();
             vfs.write(WHO, &file, 0, &bytes(usize::from(n) * 8)).unwrap();
         }
     });

@@ -21,7 +21,7 @@ fn writable(device: Arc<dyn BlockDevice>) -> Ext4 {
 fn make(fs: &Ext4, name: &str) -> Node {
     let root = fs.load(fs.root()).unwrap();
     let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0, xattrs: &[] };
-    fs.make(&root, name.as_bytes(), &new).unwrap()
+    fs.create(&root, name.as_bytes(), &new).unwrap()
 }
 
 #[test]

@@ -28,7 +28,7 @@ const SHARED: [&str; 2] = ["shared", "shared/below"];
 fn make_shared<F: FileSystem>(vfs: &Vfs<F>) {
     for path in SHARED {
         let at = vfs.walk_parent(&Identity::Superuser, vfs.root(), path.as_bytes()).unwrap();
-        vfs.make(&Identity::Superuser, &at.dir, at.name, NewKind::Directory, 0o777).unwrap();
+        vfs.create(&Identity::Superuser, &at.dir, at.name, NewKind::Directory, 0o777).unwrap();
     }
 }
 

@@ -22,11 +22,11 @@ fn name(n: usize) -> String {
 
 /// Many blocks, and a symbolic link with a block.
 fn make(vfs: &Vfs<Ext4>, top: &str) {
-    let dir = vfs.make(WHO, vfs.root(), top.as_bytes(), NewKind::Directory, 0o755).unwrap();
+    let dir = vfs.create(WHO, vfs.root(), top.as_bytes(), NewKind::Directory, 0o755).unwrap();
     for n in 0..NAMES {
-        vfs.make(WHO, &dir, name(n).as_bytes(), NewKind::Fifo, 0o644).unwrap();
+        vfs.create(WHO, &dir, name(n).as_bytes(), NewKind::Fifo, 0o644).unwrap();
     }
-    vfs.make(WHO, &dir, b"link", NewKind::Symlink(&[b'l'; 500]), 0o777).unwrap();
+    vfs.create(WHO, &dir, b"link", NewKind::Symlink(&[b'l'; 500]), 0o777).unwrap();
 }
 
 fn remove(vfs: &Vfs<Ext4>, top: &str) {
@@ -45,7 +45,7 @@ fn byte(at: u64) -> u8 {
 
 /// Until ENOSPC. Returns the length.
 fn fill(vfs: &Vfs<Ext4>) -> u64 {
-    let file = vfs.make(WHO, vfs.root(), b"data", NewKind::Regular, 0o644).unwrap();
+    let file = vfs.create(WHO, vfs.root(), b"data", NewKind::Regular, 0o644).unwrap();
     let mut at = 0;
     loop {
         let block: Vec<u8> = (at..at + 1024).map(byte).collect();

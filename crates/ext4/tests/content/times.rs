@@ -125,7 +125,7 @@ fn changes_of_an_inode_past_2038_keep_its_times() {
         fs.link(&root, b"link", &file).unwrap();
         fs.setxattr(&file, b"user.name", b"value", SetXattr::Any).unwrap();
         let new = NewInode { kind: NewKind::Directory, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] };
-        let dir = fs.make(&root, b"dir", &new).unwrap();
+        let dir = fs.create(&root, b"dir", &new).unwrap();
         let shown = [&root, &file, &dir].map(|node| fs.attr(node));
         fs.close().unwrap();
         drop((root, file, dir, fs));

@@ -52,7 +52,7 @@ fn filled(options: &str, size: &str) -> Vec<u8> {
     let vfs = Vfs::new(open(&image)).unwrap();
     let who = &Identity::Superuser;
     for n in 0..FILES {
-        let file = vfs.make(who, vfs.root(), name(n).as_bytes(), NewKind::Regular, 0o644).unwrap();
+        let file = vfs.create(who, vfs.root(), name(n).as_bytes(), NewKind::Regular, 0o644).unwrap();
         vfs.write(who, &file, 0, &content(n)).unwrap();
     }
     vfs.into_fs().expect("no inode is in use").close().unwrap();
@@ -96,7 +96,7 @@ fn discard_shrinks_an_image_during_writes() {
         let vfs = Vfs::new(open(&image)).unwrap();
         let who = &Identity::Superuser;
         let write = |name: &str, bytes: &[u8]| {
-            let file = vfs.make(who, vfs.root(), name.as_bytes(), NewKind::Regular, 0o644).unwrap();
+            let file = vfs.create(who, vfs.root(), name.as_bytes(), NewKind::Regular, 0o644).unwrap();
             vfs.write(who, &file, 0, bytes).unwrap();
         };
         write("large", &[7; 8 << 20]);

@@ -13,7 +13,7 @@ fn set_size(fs: &Ext4, node: &Node, size: u64) {
 fn make(fs: &Ext4, name: &str) -> Node {
     let root = fs.load(fs.root()).unwrap();
     let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0, xattrs: &[] };
-    fs.make(&root, name.as_bytes(), &new).unwrap()
+    fs.create(&root, name.as_bytes(), &new).unwrap()
 }
 
 #[test]

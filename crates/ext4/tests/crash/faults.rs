@@ -87,7 +87,7 @@ fn is_settled(vfs: &Vfs<Ext4>, errors: &[Error]) -> Result<(), String> {
     if !vfs.fs().is_read_only() {
         return Ok(());
     }
-    let make = vfs.make(&Identity::Superuser, vfs.root(), b"one more", NewKind::Fifo, 0o600);
+    let make = vfs.create(&Identity::Superuser, vfs.root(), b"one more", NewKind::Fifo, 0o600);
     match make {
         Err(Error::ReadOnly) if errors.iter().any(|error| !matches!(error, Error::ReadOnly)) => Ok(()),
         made => Err(format!("a new name after {errors:?}: {:?}", made.err())),

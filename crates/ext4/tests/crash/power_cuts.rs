@@ -40,7 +40,7 @@ fn begin<F: FileSystem>(vfs: &Vfs<F>) {
     let who = &Identity::Superuser;
     let make = |path: &str, kind, permissions| {
         let at = vfs.walk_parent(who, vfs.root(), path.as_bytes()).unwrap();
-        vfs.make(who, &at.dir, at.name, kind, permissions).unwrap()
+        vfs.create(who, &at.dir, at.name, kind, permissions).unwrap()
     };
     make("shared", NewKind::Directory, 0o755);
     for top in TOPS {

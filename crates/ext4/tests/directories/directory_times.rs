@@ -22,7 +22,7 @@ fn open(clock: Clock) -> Ext4 {
 
 fn make_as(fs: &Ext4, dir: &Node, name: &str, kind: NewKind<'_>) -> Node {
     let new = NewInode { kind, permissions: 0o755, uid: 0, gid: 0, xattrs: &[] };
-    fs.make(dir, name.as_bytes(), &new).unwrap()
+    fs.create(dir, name.as_bytes(), &new).unwrap()
 }
 
 fn make_dir(fs: &Ext4) -> Node {

@@ -15,7 +15,7 @@ fn new(kind: NewKind<'_>) -> NewInode<'_> {
 /// The inode is freed in any case.
 fn is_freed_at_once(fs: &Ext4, root: &Inner, kind: NewKind<'_>, prepare: impl FnOnce(&Inner)) -> bool {
     let is_dir = kind == NewKind::Directory;
-    let node = fs.make(root, b"victim", &new(kind)).unwrap();
+    let node = fs.create(root, b"victim", &new(kind)).unwrap();
     prepare(&node);
     let gone = fs.unlink_and_free(root, b"victim", &node).unwrap();
     assert_eq!(fs.lookup(root, b"victim").unwrap().is_none(), gone);
@@ -57,14 +57,14 @@ fn an_unused_inode_without_map_blocks_is_freed_with_its_last_link() {
         let dir = is_freed_at_once(&fs, &root, NewKind::Directory, |_| ());
         assert_eq!(dir, has_extents || is_inline, "{options}: a directory");
         let link = |node: &Inner| fs.link(&root, b"other", node).unwrap();
-        let node = fs.make(&root, b"victim", &new(NewKind::Regular)).unwrap();
+        let node = fs.create(&root, b"victim", &new(NewKind::Regular)).unwrap();
         link(&node);
         assert!(!fs.unlink_and_free(&root, b"victim", &node).unwrap(), "{options}: it has two names");
         fs.unlink(&root, b"victim", &node).unwrap();
         assert!(fs.unlink_and_free(&root, b"other", &node).unwrap(), "{options}: it has one name");
 
-        let dir = fs.make(&root, b"victim", &new(NewKind::Directory)).unwrap();
-        let inside = fs.make(&dir, b"inside", &new(NewKind::Fifo)).unwrap();
+        let dir = fs.create(&root, b"victim", &new(NewKind::Directory)).unwrap();
+        let inside = fs.create(&dir, b"inside", &new(NewKind::Fifo)).unwrap();
         assert!(matches!(fs.unlink_and_free(&root, b"victim", &dir), Err(Error::NotEmpty) | Ok(false)));
         fs.unlink(&dir, b"inside", &inside).unwrap();
         fs.evict(&inside);
@@ -111,14 +111,14 @@ impl Worker<'_> {
         let (name, vfs, who) = (name.as_bytes(), &self.tree.vfs, &self.tree.who);
         match self.random.below(12) {
             0..3 => {
-                let made = vfs.make(who, &self.dir, name, NewKind::Regular, 0o644)?;
+                let made = vfs.create(who, &self.dir, name, NewKind::Regular, 0o644)?;
                 let says = self.next.fetch_add(1, Relaxed);
                 let words = usize::try_from(1 + self.random.below(2000)).unwrap();
                 let bytes = says.to_le_bytes().repeat(words);
                 assert_eq!(vfs.write(who, &made, 0, &bytes)?, bytes.len());
                 self.held.push(Held { node: made, says: Some(says) });
             }
-            3 => drop(vfs.make(who, &self.dir, name, NewKind::Directory, 0o755)?),
+            3 => drop(vfs.create(who, &self.dir, name, NewKind::Directory, 0o755)?),
             4..6 => vfs.unlink(who, &self.dir, name)?,
             6 => vfs.rmdir(who, &self.dir, name)?,
             7 => {

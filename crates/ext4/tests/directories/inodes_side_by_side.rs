@@ -11,7 +11,7 @@ const WHO: Identity = Identity::Superuser;
 const FOUR_GROUPS: &str = "-t ext4 -b 1024 -N 1024";
 
 fn make(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, name: &str, kind: NewKind<'_>) -> Result<u64, Error> {
-    vfs.make(&WHO, dir, name.as_bytes(), kind, 0o755).map(|made| made.ino().0)
+    vfs.create(&WHO, dir, name.as_bytes(), kind, 0o755).map(|made| made.ino().0)
 }
 
 /// Until no inode is left. Returns names and numbers.
@@ -40,7 +40,7 @@ fn fill(vfs: &Vfs<Ext4>, dir: &Arc<Inode<Ext4>>, threads: usize) -> Vec<(String,
 fn several_threads_allocate_every_inode_once() {
     let image = new_image(FOUR_GROUPS, "32M");
     let vfs = Vfs::new(open(&image)).unwrap();
-    let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
+    let dir = vfs.create(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let free = vfs.fs().statfs().unwrap().inodes_free;
     let files = fill(&vfs, &dir, 4);
     assert_eq!(vfs.fs().statfs().unwrap().inodes_free, 0);
@@ -61,7 +61,7 @@ fn several_threads_allocate_every_inode_once() {
 fn one_threads_files_have_consecutive_inodes_near_their_directory() {
     let image = new_image(FOUR_GROUPS, "32M");
     let vfs = Vfs::new(open(&image)).unwrap();
-    let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
+    let dir = vfs.create(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let first = dir.ino().0 + 1;
     for number in 0..200 {
         assert_eq!(make(&vfs, &dir, &format!("{number}"), NewKind::Regular).unwrap(), first + number);

@@ -181,7 +181,7 @@ fn names_that_differ_in_case_are_one_name() {
         tree.file(&format!("folded/Größe {n}"));
     }
     let folded = tree.at("folded");
-    let again = tree.vfs.make(&tree.who, &folded, "GRÖSSE 7".as_bytes(), NewKind::Regular, 0o644);
+    let again = tree.vfs.create(&tree.who, &folded, "GRÖSSE 7".as_bytes(), NewKind::Regular, 0o644);
     assert!(matches!(again, Err(Error::Exists)));
     tree.unlink(&folded, "GRÖSSE 9");
     drop(folded);

@@ -53,7 +53,7 @@ impl Worker<'_> {
 
     fn make(&mut self, at: usize, name: String) {
         let (node, model) = &mut self.dirs[at];
-        let made = self.tree.vfs.make(&self.tree.who, node, name.as_bytes(), NewKind::Regular, 0o644);
+        let made = self.tree.vfs.create(&self.tree.who, node, name.as_bytes(), NewKind::Regular, 0o644);
         match made {
             Ok(_) => {
                 self.next += 1;
@@ -65,7 +65,7 @@ impl Worker<'_> {
 
     fn make_dir(&mut self, at: usize, name: String) {
         let (node, model) = &mut self.dirs[at];
-        let made = self.tree.vfs.make(&self.tree.who, node, name.as_bytes(), NewKind::Directory, 0o755);
+        let made = self.tree.vfs.create(&self.tree.who, node, name.as_bytes(), NewKind::Directory, 0o755);
         match made {
             Ok(_) => assert!(model.insert(name, Thing::Dir(BTreeMap::new())).is_none()),
             Err(error) => assert!(matches!(error, Error::Exists) && model.contains_key(&name), "{error}"),

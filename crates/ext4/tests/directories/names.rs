@@ -157,7 +157,7 @@ fn nonempty_directories_and_existing_names_are_refused() {
     let replace = tree.vfs.rename(&tree.who, &root, b"c", &root, b"a", OnExisting::Replace);
     assert!(matches!(replace, Err(Error::NotEmpty)));
     let long = NewKind::Symlink(&[b'x'; 4096]);
-    assert!(tree.vfs.make(&tree.who, &root, b"long", long, 0o777).is_err());
+    assert!(tree.vfs.create(&tree.who, &root, b"long", long, 0o777).is_err());
     assert_eq!(tree.names("/"), BTreeSet::from(["a", "c", "lost+found"].map(String::from)));
     drop(root);
     tree.close();
@@ -172,7 +172,7 @@ fn a_full_file_system_stays_valid() {
         let mut made = 0;
         let error = loop {
             let name = format!("{made:0>200}");
-            let dir = tree.vfs.make(&tree.who, &tree.root(), name.as_bytes(), NewKind::Directory, 0o755);
+            let dir = tree.vfs.create(&tree.who, &tree.root(), name.as_bytes(), NewKind::Directory, 0o755);
             match dir {
                 Ok(_) => made += 1,
                 Err(error) => break error,

@@ -101,7 +101,7 @@ impl Worker<'_> {
 
     fn make(&mut self) {
         let name = self.name();
-        match self.stage.vfs.make(&WHO, &self.stage.dir, name.as_bytes(), NewKind::Regular, 0o644) {
+        match self.stage.vfs.create(&WHO, &self.stage.dir, name.as_bytes(), NewKind::Regular, 0o644) {
             Ok(_) => {
                 self.next += 1;
                 assert_eq!(self.has.insert(name, Own::File(self.next)), None);
@@ -112,7 +112,7 @@ impl Worker<'_> {
 
     fn make_dir(&mut self) {
         let name = self.name();
-        match self.stage.vfs.make(&WHO, &self.stage.dir, name.as_bytes(), NewKind::Directory, 0o755) {
+        match self.stage.vfs.create(&WHO, &self.stage.dir, name.as_bytes(), NewKind::Directory, 0o755) {
             Ok(_) => assert_eq!(self.has.insert(name, Own::Dir), None),
             Err(error) => assert!(matches!(error, Error::Exists) && self.has.contains_key(&name), "{error}"),
         }
@@ -173,7 +173,7 @@ impl Worker<'_> {
         let number = usize::try_from(self.random.below(CONTESTED as u64)).unwrap();
         let (name, Stage { vfs, dir, balance, .. }) = (contested(number), self.stage);
         let (outcome, change) = if self.random.below(2) == 0 {
-            (vfs.make(&WHO, dir, name.as_bytes(), NewKind::Fifo, 0o644).map(drop), 1)
+            (vfs.create(&WHO, dir, name.as_bytes(), NewKind::Fifo, 0o644).map(drop), 1)
         } else {
             (vfs.unlink(&WHO, dir, name.as_bytes()), -1)
         };
@@ -225,12 +225,12 @@ fn run(options: &str, size: &str, load: Load) -> u64 {
     let fs = Ext4::open(Arc::new(device), Options { writable: true, ..Options::default() }).unwrap();
     // With so little memory most lookups reach the file system.
     let vfs = Vfs::with_budgets(fs, Budgets { names: 0, inodes: 1 << 20 }).unwrap();
-    let dir = vfs.make(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
+    let dir = vfs.create(&WHO, vfs.root(), b"dir", NewKind::Directory, 0o755).unwrap();
     let balance = (0..CONTESTED).map(|_| AtomicI64::new(0)).collect();
     let is_linear = options.contains("^dir_index");
     let stage = Stage { vfs, dir, balance, listed: AtomicU64::new(0), done: AtomicU64::new(0), is_linear };
     for number in 0..LASTING {
-        stage.vfs.make(&WHO, &stage.dir, lasting(number).as_bytes(), NewKind::Regular, 0o644).unwrap();
+        stage.vfs.create(&WHO, &stage.dir, lasting(number).as_bytes(), NewKind::Regular, 0o644).unwrap();
     }
     let left = work(&stage, load);
     let mut expected: BTreeSet<String> = left.into_iter().flat_map(HashMap::into_keys).collect();

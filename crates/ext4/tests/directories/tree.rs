@@ -73,7 +73,7 @@ impl Tree {
     }
 
     pub fn unnamed(&self) -> Node {
-        self.vfs.make_unnamed(&self.who, &self.root(), 0o600).unwrap()
+        self.vfs.create_unnamed(&self.who, &self.root(), 0o600).unwrap()
     }
 
     pub fn link(&self, node: &Node, dir: &Node, name: &str) {

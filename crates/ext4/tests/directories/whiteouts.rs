@@ -60,10 +60,11 @@ fn work(options: &str, size: &str) -> Run<Renames> {
     let image = new_image(options, size);
     let who = &Identity::Superuser;
     let vfs = Vfs::new(open(&image)).unwrap();
-    let [a, b] = [b"a", b"b"].map(|name| vfs.make(who, vfs.root(), name, NewKind::Directory, 0o755).unwrap());
+    let [a, b] =
+        [b"a", b"b"].map(|name| vfs.create(who, vfs.root(), name, NewKind::Directory, 0o755).unwrap());
     let make = |path: &str, content: &[u8]| {
         let at = vfs.walk_parent(who, vfs.root(), path.as_bytes()).unwrap();
-        let file = vfs.make(who, &at.dir, at.name, NewKind::Regular, 0o644).unwrap();
+        let file = vfs.create(who, &at.dir, at.name, NewKind::Regular, 0o644).unwrap();
         vfs.write(who, &file, 0, content).unwrap();
     };
     for n in 0..FILES {

@@ -146,7 +146,7 @@ fn use_others(fs: &Ext4, round: usize) {
     let new = NewInode { kind: NewKind::Regular, permissions: 0o644, uid: 0, gid: 0, xattrs: &[] };
     for n in 0..20 {
         let name = format!("new{round}-{n}");
-        let made = fs.make(&root, name.as_bytes(), &new).unwrap();
+        let made = fs.create(&root, name.as_bytes(), &new).unwrap();
         fs.write(&made, 0, &others_content(&name)).unwrap();
         fs.evict(&made);
     }

@@ -323,7 +323,7 @@ fn an_inline_directory_keeps_its_attributes_as_it_grows() {
         xattrs: &[],
     };
     for name in 0..20 {
-        fs.make(&dir, format!("made{name}").as_bytes(), &new).unwrap();
+        fs.create(&dir, format!("made{name}").as_bytes(), &new).unwrap();
         assert_eq!(fs.getxattr(&dir, b"user.value").unwrap().unwrap(), b"back");
     }
     fs.append(&file, b"more").unwrap();

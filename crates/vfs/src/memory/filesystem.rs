@@ -108,7 +108,7 @@ impl FileSystem for MemoryFs {
         false
     }
 
-    fn make(&self, dir: &Arc<MemoryNode>, name: &[u8], new: &NewInode<'_>) -> Result<Arc<MemoryNode>> {
+    fn create(&self, dir: &Arc<MemoryNode>, name: &[u8], new: &NewInode<'_>) -> Result<Arc<MemoryNode>> {
         let is_directory = new.kind == NewKind::Directory;
         let node = self.allocate(new, dir.ino, if is_directory { 2 } else { 1 })?;
         let mut above = dir.state_mut();
@@ -118,7 +118,7 @@ impl FileSystem for MemoryFs {
         Ok(node)
     }
 
-    fn make_unnamed(&self, dir: &Arc<MemoryNode>, new: &NewInode<'_>) -> Result<Arc<MemoryNode>> {
+    fn create_unnamed(&self, dir: &Arc<MemoryNode>, new: &NewInode<'_>) -> Result<Arc<MemoryNode>> {
         self.allocate(new, dir.ino, 0)
     }
 

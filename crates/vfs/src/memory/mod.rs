@@ -44,7 +44,7 @@ impl Default for MemoryLimits {
     }
 }
 
-/// A file system in memory; see [`Vfs::make`](crate::Vfs::make) for an example.
+/// A file system in memory; see [`Vfs::create`](crate::Vfs::create) for an example.
 pub struct MemoryFs {
     table: RwLock<Table>,
     limits: MemoryLimits,

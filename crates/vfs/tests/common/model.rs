@@ -19,7 +19,7 @@ fn run<F: FileSystem>(vfs: &Vfs<F>, caller: &Identity, op: &Op) -> Result<Vec<u6
     let follow = |path: &str| vfs.walk(caller, root, path.as_bytes(), WalkOptions::FOLLOW);
     let make = |path: &str, kind, mode| -> Result<()> {
         let (dir, name) = parent(path)?;
-        vfs.make(caller, &dir, &name, kind, mode).map(drop)
+        vfs.create(caller, &dir, &name, kind, mode).map(drop)
     };
     match op {
         Op::Create { path, exclusive: true, mode } => make(path, NewKind::Regular, *mode)?,

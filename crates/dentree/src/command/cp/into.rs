@@ -354,7 +354,7 @@ impl<'a> Copy<'a> {
     /// Makes or finds the directory `name`, and tells whether it was made.
     pub(super) fn directory(&self, parent: &Node, name: &[u8]) -> Result<(Node, bool), Error> {
         let vfs = &self.image.vfs;
-        match vfs.make(SUPERUSER, parent, name, NewKind::Directory, 0o700) {
+        match vfs.create(SUPERUSER, parent, name, NewKind::Directory, 0o700) {
             Ok(node) => Ok((node, true)),
             Err(Error::Exists) => match vfs.lookup(SUPERUSER, parent, name)? {
                 Some(node) if node.is_dir() => Ok((node, false)),
@@ -504,7 +504,7 @@ impl<'a> Copy<'a> {
             let kind = new_kind(&found.attr, &target);
             let mut made = None;
             create_or_replace(vfs, (dir, name), true, &mut |name| {
-                made = Some(vfs.make(SUPERUSER, dir, name, kind, 0o600)?);
+                made = Some(vfs.create(SUPERUSER, dir, name, kind, 0o600)?);
                 Ok(())
             })?;
             let node = made.ok_or(Error::Stale)?;
@@ -526,7 +526,7 @@ impl<'a> Copy<'a> {
         let (args, vfs) = (self.options.args, &self.image.vfs);
         let replaces = args.force || args.remove_destination;
         Ok(create_or_replace(vfs, (dir, name), replaces, &mut |name| match args.symbolic_link {
-            true => vfs.make(SUPERUSER, dir, name, NewKind::Symlink(path), 0o777).map(drop),
+            true => vfs.create(SUPERUSER, dir, name, NewKind::Symlink(path), 0o777).map(drop),
             false => vfs.link(SUPERUSER, node, dir, name),
         })?)
     }
@@ -536,7 +536,7 @@ impl<'a> Copy<'a> {
         let vfs = &self.image.vfs;
         let copies_content = !self.options.args.attributes_only;
         let Some(node) = self.to_write_through(dir, name, found)? else {
-            let node = vfs.make_unnamed(SUPERUSER, dir, 0o600)?;
+            let node = vfs.create_unnamed(SUPERUSER, dir, 0o600)?;
             if copies_content {
                 self.content(&node, found)?;
             }

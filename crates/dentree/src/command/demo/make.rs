@@ -123,7 +123,7 @@ impl Builder {
         let dir = self.directory(parent)?;
         self.things += 1;
         let permissions = if matches!(kind, NewKind::Regular) { 0o644 } else { 0o755 };
-        self.vfs.make(SUPERUSER, &dir, name.as_bytes(), kind, permissions)
+        self.vfs.create(SUPERUSER, &dir, name.as_bytes(), kind, permissions)
     }
 
     /// A word chosen by Knuth's MMIX generator.

@@ -44,13 +44,13 @@ fn image(shape: Shape) -> MemoryDevice {
     let vfs = Vfs::new(Ext4::open(Arc::new(device.clone()), options).unwrap()).unwrap();
     for top in 0..shape.top {
         let name = format!("project{top}");
-        let above = vfs.make(&SUPERUSER, vfs.root(), name.as_bytes(), NewKind::Directory, 0o755).unwrap();
+        let above = vfs.create(&SUPERUSER, vfs.root(), name.as_bytes(), NewKind::Directory, 0o755).unwrap();
         for below in 0..shape.below {
             let name = format!("part{below}");
-            let dir = vfs.make(&SUPERUSER, &above, name.as_bytes(), NewKind::Directory, 0o755).unwrap();
+            let dir = vfs.create(&SUPERUSER, &above, name.as_bytes(), NewKind::Directory, 0o755).unwrap();
             for file in 0..shape.files {
                 let name = format!("a file of some name {file}");
-                vfs.make(&SUPERUSER, &dir, name.as_bytes(), NewKind::Regular, 0o644).unwrap();
+                vfs.create(&SUPERUSER, &dir, name.as_bytes(), NewKind::Regular, 0o644).unwrap();
             }
         }
     }

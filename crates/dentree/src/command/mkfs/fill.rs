@@ -130,7 +130,7 @@ impl<F: FileSystem> Filler<'_, F> {
             gid: entry.gid,
             xattrs: &[],
         };
-        let node = self.fs.make(&directory.node, name, &new).map_err(at)?;
+        let node = self.fs.create(&directory.node, name, &new).map_err(at)?;
         if entry.kind == FileType::Directory {
             return Ok(Some(node));
         }

@@ -123,7 +123,7 @@ impl FileSystem for Memory {
         Err(Error::Invalid)
     }
 
-    fn make(&self, dir: &u64, name: &[u8], new: &NewInode<'_>) -> Result<u64> {
+    fn create(&self, dir: &u64, name: &[u8], new: &NewInode<'_>) -> Result<u64> {
         let (kind, device, target) = match new.kind {
             NewKind::Regular => (FileType::Regular, (0, 0), &b""[..]),
             NewKind::Directory => (FileType::Directory, (0, 0), &b""[..]),

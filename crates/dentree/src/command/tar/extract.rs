@@ -252,7 +252,7 @@ impl<'a> Extractor<'a> {
         };
         let mut made = None;
         create_or_replace(vfs, (&dir, name), true, &mut |name| {
-            made = Some(vfs.make(SUPERUSER, &dir, name, new, 0o600)?);
+            made = Some(vfs.create(SUPERUSER, &dir, name, new, 0o600)?);
             Ok(())
         })?;
         self.keep(&made.ok_or(Error::Stale)?, head)?;
@@ -268,7 +268,7 @@ impl<'a> Extractor<'a> {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(), Failed> {
         let vfs = self.place.vfs;
-        let node = vfs.make_unnamed(SUPERUSER, dir, 0o600)?;
+        let node = vfs.create_unnamed(SUPERUSER, dir, 0o600)?;
         self.content(&node, content, head, is_stopped)?;
         self.keep(&node, head)?;
         Ok(create_or_replace(vfs, (dir, name), true, &mut |name| vfs.link(SUPERUSER, &node, dir, name))?)
@@ -289,7 +289,7 @@ impl<'a> Extractor<'a> {
                 Ok(found) if found.is_dir() => found,
                 Ok(_) => return Err(Error::NotADirectory.into()),
                 Err(Error::NotFound) => {
-                    self.place.vfs.make(SUPERUSER, &node, name, NewKind::Directory, 0o755)?
+                    self.place.vfs.create(SUPERUSER, &node, name, NewKind::Directory, 0o755)?
                 }
                 Err(error) => return Err(error.into()),
             };
@@ -316,13 +316,13 @@ impl<'a> Extractor<'a> {
 
     fn make_directory(&self, dir: &Node, name: &[u8]) -> Result<Node, Failed> {
         let vfs = self.place.vfs;
-        match vfs.make(SUPERUSER, dir, name, NewKind::Directory, 0o700) {
+        match vfs.create(SUPERUSER, dir, name, NewKind::Directory, 0o700) {
             Err(Error::Exists) => match vfs.walk(SUPERUSER, dir, name, WalkOptions::FOLLOW) {
                 // A link to a directory stays, as tar(1) keeps it.
                 Ok(found) if found.is_dir() && self.is_inside(&found)? => Ok(found),
                 _ => {
                     self.make_room(dir, name)?;
-                    Ok(vfs.make(SUPERUSER, dir, name, NewKind::Directory, 0o700)?)
+                    Ok(vfs.create(SUPERUSER, dir, name, NewKind::Directory, 0o700)?)
                 }
             },
             made => Ok(made?),
