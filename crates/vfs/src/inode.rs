@@ -42,16 +42,14 @@
 //!
 //! `evict` runs in the thread that drops the last reference, under no lock of a cache.
 
-use crate::ino_hash::HashNumber;
 use crate::name_lock::{Group, GroupGuard, GroupLock};
 use crate::{Attr, FileSystem, FileType, Ino, Result};
 use dentree_sync::{
     BiasedReader, Condvar, Mutex, MutexGuard, ReaderBias, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use quick_cache::sync::Cache;
-use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -75,7 +73,7 @@ pub struct Inode<F: FileSystem> {
     kind: FileType,
     node: F::Node,
     bytes: u64,
-    sb: Arc<SuperblockRef<F>>,
+    sb: Arc<Superblock<F>>,
     life: AtomicU8,
     /// Id of a directory's dentry, or 0. A hint.
     pub(crate) dentry: AtomicU64,
@@ -117,9 +115,8 @@ pub(crate) enum SharedGuard<'a> {
 const _: () = assert!(size_of::<DirLocks>() == 64);
 
 impl<F: FileSystem> Inode<F> {
-    fn new(superblock: &SuperblockRefs<F>, node: F::Node, life: Life) -> Arc<Self> {
-        let attr = superblock.0[0].fs.attr(&node);
-        let sb = superblock.of(attr.ino);
+    fn new(sb: &Arc<Superblock<F>>, node: F::Node, life: Life) -> Arc<Self> {
+        let attr = sb.fs.attr(&node);
         let (lock, outside) = match attr.kind {
             FileType::Directory => (InodeLock::Directory(Box::default()), size_of::<DirLocks>()),
             _ => (InodeLock::File(RwLock::new(())), 0),
@@ -233,37 +230,6 @@ impl<F: FileSystem> Drop for Inode<F> {
             self.sb.fs.evict(&self.node);
         }
         self.sb.remove_unhashed(self.ino);
-    }
-}
-
-/// Consecutive inode numbers that share a reference, as a power of two.
-const REF_RANGE: u32 = 6;
-const SUPERBLOCK_REFS: usize = 16;
-
-/// One of 16 references to the superblock, sharded to avoid contention on the count and padded to
-/// keep the pointer off the count's cache line.
-#[repr(align(128))]
-struct SuperblockRef<F: FileSystem>(Arc<Superblock<F>>);
-
-impl<F: FileSystem> Deref for SuperblockRef<F> {
-    type Target = Superblock<F>;
-
-    fn deref(&self) -> &Superblock<F> {
-        &self.0
-    }
-}
-
-struct SuperblockRefs<F: FileSystem>([Arc<SuperblockRef<F>>; SUPERBLOCK_REFS]);
-
-impl<F: FileSystem> SuperblockRefs<F> {
-    fn new(sb: &Arc<Superblock<F>>) -> SuperblockRefs<F> {
-        SuperblockRefs(std::array::from_fn(|_| Arc::new(SuperblockRef(sb.clone()))))
-    }
-
-    fn of(&self, ino: Ino) -> &Arc<SuperblockRef<F>> {
-        // Mixed, as threads fill inode tables that begin at round numbers.
-        let mixed = (ino.0 >> REF_RANGE).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.0[(mixed >> 32) as usize % SUPERBLOCK_REFS]
     }
 }
 
@@ -410,8 +376,7 @@ impl<F: FileSystem> Lifecycle<Ino, Arc<Inode<F>>> for PinReferenced {
 
 pub(crate) struct InodeCache<F: FileSystem> {
     sb: Arc<Superblock<F>>,
-    refs: SuperblockRefs<F>,
-    cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, HashNumber, PinReferenced>,
+    cache: Cache<Ino, Arc<Inode<F>>, InitialBytes, DefaultHashBuilder, PinReferenced>,
     /// The cache's own misses include the second check before a load.
     loads: AtomicU64,
 }
@@ -429,9 +394,8 @@ impl<F: FileSystem> InodeCache<F> {
             .weight_capacity(budget_bytes)
             .build()
             .expect("both capacities are given");
-        let cache = Cache::with_options(options, InitialBytes, HashNumber::default(), PinReferenced);
-        let sb = Superblock::new(fs);
-        InodeCache { refs: SuperblockRefs::new(&sb), sb, cache, loads: AtomicU64::new(0) }
+        let cache = Cache::with_options(options, InitialBytes, DefaultHashBuilder::default(), PinReferenced);
+        InodeCache { sb: Superblock::new(fs), cache, loads: AtomicU64::new(0) }
     }
 
     pub(crate) fn fs(&self) -> &F {
@@ -455,7 +419,7 @@ impl<F: FileSystem> InodeCache<F> {
             }
             self.loads.fetch_add(1, Ordering::Relaxed);
             let node = self.sb.fs.load(ino).map_err(NotCached::Failed)?;
-            Ok(Inode::new(&self.refs, node, Life::Named))
+            Ok(Inode::new(&self.sb, node, Life::Named))
         });
         found.or_else(|why| match why {
             NotCached::Unhashed(inode) => Ok(inode),
@@ -469,10 +433,10 @@ impl<F: FileSystem> InodeCache<F> {
         // `unhashed` waits for an eviction that freed the number.
         if self.sb.unhashed(ino).is_some() || self.cache.peek(&ino).is_some() {
             let what =
-                format!("inode {ino} was taken for a new file while it is in use; run e2fsck on the image");
+                format!("inode {ino} was allocated for a new file while in use; run e2fsck on the image");
             return Err(crate::Error::Corrupt(what.into()));
         }
-        let inode = Inode::new(&self.refs, node, life);
+        let inode = Inode::new(&self.sb, node, life);
         match life {
             Life::Named => self.cache.insert(ino, inode.clone()),
             Life::Unnamed | Life::Removed | Life::Freed => self.sb.insert_unhashed(&inode),
@@ -551,8 +515,8 @@ impl<F: FileSystem> InodeCache<F> {
 
     /// `None`: an inode is referenced.
     pub(crate) fn into_fs(self) -> Option<F> {
-        let InodeCache { sb, refs, cache, .. } = self;
-        drop((cache, refs));
+        let InodeCache { sb, cache, .. } = self;
+        drop(cache);
         Arc::into_inner(sb).map(|sb| sb.fs)
     }
 }

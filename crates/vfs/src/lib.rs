@@ -18,7 +18,6 @@ mod dentry;
 mod error;
 mod filesystem;
 mod identity;
-mod ino_hash;
 mod inode;
 mod limits;
 mod memory;
