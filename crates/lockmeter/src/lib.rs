@@ -57,7 +57,7 @@
 //!   about 2008; elsewhere times of threads that change CPUs are wrong, though never negative.
 //! - A thread's table has room for 512 pairs of class and call site; further requests are counted
 //!   in [`Report::unplaced`].
-//! - Biased reads of a [`BiasedRwLock`](dentree_sync::BiasedRwLock) are not reported.
+//! - Reads under a [`ReaderBias`](dentree_sync::ReaderBias) are not reported.
 
 mod big_reader;
 mod bit;

@@ -1,8 +1,11 @@
-//! A reader-writer lock that is biased towards readers (BRAVO: Dice and Kogan, USENIX ATC 2019).
+//! Biases a reader-writer lock towards readers (BRAVO: Dice and Kogan, USENIX ATC 2019).
 //!
 //! A read of a plain reader-writer lock writes its word twice, so with many readers its cache line
 //! moves between processors. While a lock is biased, a reader writes a line of its own thread
 //! instead, and a writer reads the lines of all threads.
+//!
+//! User: the inode lock of directories in `dentree-vfs`, for threads that change different names of
+//! one directory. Figures: `docs/internals/directories.md`.
 //!
 //! # Data
 //! ```text
@@ -10,12 +13,10 @@
 //! ReaderBias         state: off | revoking | on      read by readers, written on changes
 //!                    slow_reads                      since the bias went off: a hint
 //! ```
-//! A reader stores the address of the lock's [`ReaderBias`] in one of its thread's slots; a free
-//! slot is
-//! 0. [`BiasedRwLock`] is a [`ReaderBias`] and the lock under it. A lock with more modes uses
-//!    [`ReaderBias`] itself: a read is biased, or takes the underlying lock and
-//!    [counts](ReaderBias::note_slow_read). To exclude readers is to take that lock, then to
-//!    [revoke](ReaderBias::revoke) the bias.
+//! A reader stores the address of the lock's [`ReaderBias`] in one of its thread's slots; 0 is a
+//! free slot. A read is biased, or takes the underlying lock and
+//! [counts](ReaderBias::note_slow_read). To exclude readers is to take that lock, then to
+//! [revoke](ReaderBias::revoke) the bias.
 //!
 //! # Who protects what
 //! The state becomes on only with the underlying lock held for reading, and off only with readers
@@ -39,7 +40,6 @@
 //! - Biased reads are neither recorded nor checked for lock order.
 
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::lockstat::{Class, NamedReadGuard, NamedRwLock, NamedWriteGuard};
 use crate::{Condvar, Mutex, Padded, fence_for_loom, thread_slot};
 
 const SLOTS: usize = if cfg!(loom) { 1 } else { 64 };
@@ -215,93 +215,39 @@ fn wake_revokers() {
     readers.left.notify_all();
 }
 
-/// A reader-writer lock whose readers write only their own cache line while writes are rare. It
-/// protects no value of its own.
-///
-/// ```
-/// use dentree_sync::{BiasedRwLock, lockstat::Class};
-///
-/// let lock = BiasedRwLock::new(Class::named("a table"));
-/// drop(lock.read());
-/// drop(lock.write());
-/// ```
-#[derive(Debug)]
-pub struct BiasedRwLock {
-    lock: NamedRwLock<()>,
-    bias: ReaderBias,
-}
-
-impl BiasedRwLock {
-    /// An unlocked lock. `class` records writes and unbiased reads.
-    pub fn new(class: Class) -> Self {
-        BiasedRwLock { lock: NamedRwLock::new(class, ()), bias: ReaderBias::default() }
-    }
-
-    /// Waits until there is no writer. A thread must not read twice, as a writer may wait in
-    /// between.
-    #[track_caller]
-    #[inline]
-    pub fn read(&self) -> BiasedReadGuard<'_> {
-        if let Some(reader) = self.bias.try_read() {
-            return BiasedReadGuard::Biased(reader);
-        }
-        let guard = self.lock.read();
-        self.bias.note_slow_read();
-        BiasedReadGuard::Locked(guard)
-    }
-
-    /// Waits until there is neither writer nor reader.
-    #[track_caller]
-    pub fn write(&self) -> BiasedWriteGuard<'_> {
-        let guard = self.lock.write();
-        self.bias.revoke();
-        BiasedWriteGuard(guard)
-    }
-}
-
-/// A read, until this is dropped.
-#[must_use = "the read ends when the guard is dropped"]
-#[derive(Debug)]
-pub enum BiasedReadGuard<'a> {
-    /// Visible to writers in the thread's slot.
-    Biased(BiasedReader<'a>),
-    /// Under the underlying lock.
-    Locked(NamedReadGuard<'a, ()>),
-}
-
-/// A write, until this is dropped.
-#[must_use = "the write ends when the guard is dropped"]
-#[derive(Debug)]
-#[expect(dead_code, reason = "the guard is held, not read")]
-pub struct BiasedWriteGuard<'a>(NamedWriteGuard<'a, ()>);
-
 /// Every interleaving of small cases: `RUSTFLAGS="--cfg loom" cargo test -p dentree-sync --lib`.
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::{Arc, thread};
+    use crate::{Arc, RwLock, thread};
     use loom::cell::Cell;
 
     struct Shared {
-        lock: BiasedRwLock,
+        lock: RwLock<()>,
+        bias: ReaderBias,
         /// Loom fails on accesses that nothing orders. [lock]
         value: Cell<u32>,
     }
 
     impl Shared {
         fn new() -> Arc<Shared> {
-            let lock = BiasedRwLock::new(Class::named("shared"));
-            Arc::new(Shared { lock, value: Cell::new(0) })
+            let (lock, bias) = (RwLock::new(()), ReaderBias::default());
+            Arc::new(Shared { lock, bias, value: Cell::new(0) })
         }
 
         /// The value, and whether the read was biased.
         fn read(&self) -> (u32, bool) {
-            let guard = self.lock.read();
-            (self.value.get(), matches!(guard, BiasedReadGuard::Biased(_)))
+            if let Some(_reader) = self.bias.try_read() {
+                return (self.value.get(), true);
+            }
+            let _guard = self.lock.read();
+            self.bias.note_slow_read();
+            (self.value.get(), false)
         }
 
         fn write(&self) {
             let _guard = self.lock.write();
+            self.bias.revoke();
             self.value.set(self.value.get() + 1);
         }
     }

@@ -6,7 +6,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Mutex`], [`RwLock`], [`Condvar`] | `std`'s without poisoning |
-//! | [`BiasedRwLock`], [`ReaderBias`] | readers write only their own cache line (BRAVO) |
+//! | [`ReaderBias`] | readers of a lock write only their own cache line (BRAVO) |
 //! | [`thread_slot`] | small numbers of threads, for choosing a slot |
 //! | [`Padded`] | a value alone on its cache lines |
 //! | [`Backoff`] | spins, then yields |
@@ -30,7 +30,7 @@ mod primitive;
 pub mod thread_slot;
 
 pub use backoff::Backoff;
-pub use biased::{BiasedReadGuard, BiasedReader, BiasedRwLock, BiasedWriteGuard, ReaderBias};
+pub use biased::{BiasedReader, ReaderBias};
 pub use locks::{Condvar, Mutex, RwLock};
 pub use padded::Padded;
 pub use primitive::{

@@ -11,23 +11,21 @@
 //! Lock order: last, but before the inode cache's placeholder. A holder waits only for the file
 //! system, evictions, and owners of an inode (I4), which take no lock of `vfs`.
 
-use dentree_sync::lockstat::Class;
-use dentree_sync::{BiasedReadGuard, BiasedRwLock, BiasedWriteGuard};
+use dentree_sync::lockstat::{Class, NamedReadGuard, NamedRwLock, NamedWriteGuard};
 
-/// Shared in biased mode: each thread writes its own cache line.
-pub(crate) struct Creation(BiasedRwLock);
+pub(crate) struct Creation(NamedRwLock<()>);
 
 impl Creation {
     pub(crate) fn new() -> Creation {
-        Creation(BiasedRwLock::new(Class::named("creations of inodes")))
+        Creation(NamedRwLock::new(Class::named("inode creation"), ()))
     }
 
-    pub(crate) fn begin(&self) -> BiasedReadGuard<'_> {
+    pub(crate) fn begin(&self) -> NamedReadGuard<'_, ()> {
         self.0.read()
     }
 
     /// Waits for creations and blocks new ones.
-    pub(crate) fn stop(&self) -> BiasedWriteGuard<'_> {
+    pub(crate) fn stop(&self) -> NamedWriteGuard<'_, ()> {
         self.0.write()
     }
 }
