@@ -161,7 +161,7 @@ fn a_rename_is_never_seen_half_done() {
         let renamer = {
             let shared = shared.clone();
             thread::spawn(move || {
-                shared.0.relink(&[(Id(1), a.hash(), b.hash())], None, || write(&shared.1, &b, 1));
+                shared.0.relink([Some((Id(1), a.hash(), b.hash())), None], None, || write(&shared.1, &b, 1));
             })
         };
         let look = |name: &Name<'_>| {
@@ -233,7 +233,7 @@ fn a_name_over_which_another_is_renamed_is_never_missed() {
     };
     replace_while_looked_up(begin, move |index, records| {
         let replaced = Some((Id(2), b.hash()));
-        index.relink(&[(Id(1), a.hash(), b.hash())], replaced, || {
+        index.relink([Some((Id(1), a.hash(), b.hash())), None], replaced, || {
             records[2].rewrite(&Count::default()).unlink();
             write(&records[1], &b, 1);
         });

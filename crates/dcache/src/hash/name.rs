@@ -165,7 +165,12 @@ impl Hasher {
 
     /// A name that an entry may have: not empty, `.`, `..`, too long, or with a slash or NUL.
     pub(crate) fn name<'n>(&self, dir: Id, bytes: &'n [u8]) -> Option<Name<'n>> {
-        self.lookup_name(dir, bytes).filter(|_| !bytes.contains(&0))
+        // Words are padded with zeroes.
+        let zeroes = |[a, b, c, d]: [u64; WORDS]| positions(a, b, 0) | positions(c, d, 0) << 16;
+        self.lookup_name(dir, bytes).filter(|name| match bytes.len() {
+            len @ ..INLINE => zeroes(name.words) & ((1 << len) - 1) == 0,
+            _ => !bytes.contains(&0),
+        })
     }
 
     /// The same for a lookup, which needs no check for NUL.

@@ -1,11 +1,11 @@
 //! When a cached entry is valid although its directory may have changed in another entry.
 //!
 //! **Detached directories.** Entries below a directory that is not
-//! [reachable](crate::DentryRef::is_reachable) are not valid: the directory may be cached in another
-//! entry, through which its names change. So a walk from below the root, and each operation on a
-//! directory's number, first checks that the directory is reachable, unless no detached directory
-//! exists, which is usual. One check suffices for G1 and G2: a reachable directory has no second
-//! entry through which its names could have changed before.
+//! [reachable](crate::DentryRef::is_reachable) are not valid: the directory may be cached in
+//! another entry, through which its names change. So a walk from below the root, and each operation
+//! on a directory's number, first checks that the directory is reachable, unless no detached
+//! directory exists, which is usual. One check suffices for G1 and G2: a reachable directory has no
+//! second entry through which its names could have changed before.
 //!
 //! **Revoked search permission.** A lookup may return a directory that everyone may search. A
 //! [`set_search`](crate::Dcache::set_search) that revoked it since the lookup began makes the

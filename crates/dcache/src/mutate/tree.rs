@@ -8,6 +8,7 @@ use crate::hash::name::Name;
 use crate::lookup::validity::Revocations;
 use crate::table::dentry::LongName;
 use crate::table::id::Id;
+use crate::table::index::MOVES;
 use crate::table::record::Flags;
 use crate::{Child, Handle, Kind};
 use dentree_sync::Backoff;
@@ -373,7 +374,7 @@ impl<H: Handle> Core<H> {
             match self.movable(moved, old_dir, new_dir) {
                 Some(id) => self.relink(reserved, &[(id, old_dir, new_dir, &to)], target, cleanup),
                 None => {
-                    self.settle_names(reserved, 0, &[]);
+                    self.settle_names(reserved, 0, []);
                     self.forget(new_dir, target, cleanup);
                     moved.into_iter().for_each(|stale| self.detach(old_dir, stale, cleanup));
                 }
@@ -438,7 +439,7 @@ impl<H: Handle> Core<H> {
                     self.relink(reserved, &[(id_b, dir_b, dir_a, &name_a)], a, cleanup);
                 }
                 (None, None) => {
-                    self.settle_names(reserved, 0, &[]);
+                    self.settle_names(reserved, 0, []);
                     self.forget(dir_a, a, cleanup);
                     self.forget(dir_b, b, cleanup);
                 }
@@ -495,30 +496,34 @@ impl<H: Handle> Core<H> {
         replaced: Option<Id>,
         cleanup: &mut Cleanup,
     ) {
-        let hashes: Vec<_> =
-            moves.iter().map(|&(id, .., to)| (id, self.record(id).hash(), to.hash())).collect();
+        let hashes: [_; MOVES] = std::array::from_fn(|i| {
+            let &(id, .., to) = moves.get(i)?;
+            Some((id, self.record(id).hash(), to.hash()))
+        });
         let elsewhere = || moves.iter().filter(|(_, from, to, _)| from != to);
         for &(id, from, to, _) in elsewhere() {
             self.dentry(to).pin();
             self.remove_child(from, id);
         }
-        let mut old_names = Vec::new();
+        let mut old_names = [const { None }; MOVES];
         let replaced = replaced.map(|id| (id, self.record(id).hash()));
-        let (added, freed) = self.index.relink(&hashes, replaced, || {
+        let (added, freed) = self.index.relink(hashes, replaced, || {
             if let Some((id, _)) = replaced {
                 self.unlink_record(id);
             }
-            let rewrites: Vec<_> = moves.iter().map(|&(id, ..)| self.rewrite(id)).collect();
-            for (rewrite, &(id, _, dir, name)) in rewrites.iter().zip(moves) {
+            // All are odd before any is even again.
+            let rewrites: [_; MOVES] = std::array::from_fn(|i| Some(self.rewrite(moves.get(i)?.0)));
+            for ((rewrite, &(id, _, dir, name)), old) in
+                rewrites.iter().flatten().zip(moves).zip(&mut old_names)
+            {
                 rewrite.place(dir, name);
                 rewrite.flags(self.record(id).flags().renamed(name.bytes.len()));
-                old_names.extend(self.dentry(id).swap_long(boxed(name)));
+                *old = self.dentry(id).swap_long(boxed(name));
             }
         });
-        let lens: Vec<usize> = moves.iter().map(|(.., name)| name.bytes.len()).collect();
-        self.settle_names(reserved, added, &lens);
+        self.settle_names(reserved, added, moves.iter().map(|(.., name)| name.bytes.len()));
         self.memory.give_back(freed);
-        self.retire_names(old_names);
+        old_names.into_iter().flatten().for_each(|name| self.retire_name(name));
         for &(id, from, to, _) in elsewhere() {
             self.add_child(to, id);
             // The caller holds both directories, so neither dies.

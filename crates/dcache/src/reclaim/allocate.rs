@@ -62,8 +62,8 @@ impl<H: Handle> Core<H> {
 
     /// Returns what [`allocate_names`](Self::allocate_names) reserved, less `added` bytes of index
     /// and names of these lengths.
-    pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: &[usize]) {
-        let long = lens.iter().map(|&len| long_name_bytes(len)).sum();
+    pub(crate) fn settle_names(&self, bytes: usize, added: usize, lens: impl IntoIterator<Item = usize>) {
+        let long = lens.into_iter().map(long_name_bytes).sum();
         self.memory.long_names.add(long);
         self.memory.give_back(bytes - added - long);
     }
@@ -156,20 +156,16 @@ impl<H: Handle> Core<H> {
     /// Frees an unlinked slot after a grace period. Returns whether to try for one now.
     #[must_use]
     pub(crate) fn retire(&self, id: Id) -> bool {
-        self.wait_for_grace(std::iter::once(Retired::Entry(id)))
+        self.wait_for_grace(Retired::Entry(id))
     }
 
-    pub(crate) fn retire_names(&self, names: Vec<LongName>) {
-        self.wait_for_grace(names.into_iter().map(Retired::LongName));
+    pub(crate) fn retire_name(&self, name: LongName) {
+        self.wait_for_grace(Retired::LongName(name));
     }
 
-    fn wait_for_grace(&self, retired: impl ExactSizeIterator<Item = Retired>) -> bool {
-        if retired.len() == 0 {
-            return false;
-        }
+    fn wait_for_grace(&self, retired: Retired) -> bool {
         let mut pool = self.memory.stock.pool.lock();
-        let tag = self.epoch.tag();
-        pool.limbo.extend(retired.map(|retired| (tag, retired)));
+        pool.limbo.push_back((self.epoch.tag(), retired));
         let is_time = pool.limbo.len() >= pool.attempt_at as usize;
         if is_time {
             // A preempted walk may delay the grace period for long: try again after as many objects

@@ -45,7 +45,7 @@ const LOAD: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 const FIRST_BUCKETS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 const SPLITS_AT_ONCE: usize = 4;
 /// Entries that one change renames, at most: an exchange.
-const MOVES: usize = 2;
+pub(crate) const MOVES: usize = 2;
 
 #[derive(Default)]
 #[repr(C, align(64))]
@@ -127,33 +127,35 @@ impl Bucket {
     }
 
     /// [bucket seq]
-    fn tag_of(&self, slot: usize) -> u8 {
-        match slot {
-            0..8 => self.tags_low.load(Ordering::Relaxed).to_le_bytes()[slot],
-            _ => self.tags_high.load(Ordering::Relaxed).to_le_bytes()[slot - 8],
-        }
+    fn free_slot(&self) -> Option<usize> {
+        let low = self.tags_low.load(Ordering::Relaxed);
+        let high = u64::from(self.tags_high.load(Ordering::Relaxed));
+        let slot = positions(low, high, 0).trailing_zeros() as usize;
+        (slot < SLOTS).then_some(slot)
+    }
+
+    /// [bucket seq]
+    fn is_empty(&self) -> bool {
+        self.tags_low.load(Ordering::Relaxed) == 0 && self.tags_high.load(Ordering::Relaxed) == 0
     }
 
     /// [bucket seq]
     fn set(&self, slot: usize, id: Id, tag: u8) {
         loom_switch_point();
         self.ids[slot].store(id.0, Ordering::Relaxed);
+        let shift = 8 * (slot % 8);
         if slot < 8 {
-            let mut tags = self.tags_low.load(Ordering::Relaxed).to_le_bytes();
-            tags[slot] = tag;
-            self.tags_low.store(u64::from_le_bytes(tags), Ordering::Release);
+            let tags = self.tags_low.load(Ordering::Relaxed) & !(0xff << shift);
+            self.tags_low.store(tags | u64::from(tag) << shift, Ordering::Release);
         } else {
-            let mut tags = self.tags_high.load(Ordering::Relaxed).to_le_bytes();
-            tags[slot - 8] = tag;
-            self.tags_high.store(u32::from_le_bytes(tags), Ordering::Release);
+            let tags = self.tags_high.load(Ordering::Relaxed) & !(0xff << shift);
+            self.tags_high.store(tags | u32::from(tag) << shift, Ordering::Release);
         }
     }
 
-    /// [bucket seq]
-    fn full_slots(&self) -> impl Iterator<Item = (usize, Id)> {
-        (0..SLOTS)
-            .filter(|&slot| self.tag_of(slot) != 0)
-            .map(|slot| (slot, Id(self.ids[slot].load(Ordering::Relaxed))))
+    /// Empty slots have no number. [bucket seq]
+    fn ids(&self) -> impl Iterator<Item = Id> {
+        self.ids.iter().map(|id| Id(id.load(Ordering::Relaxed)))
     }
 
     fn lock(&self) -> Locked<'_> {
@@ -332,18 +334,22 @@ impl Index {
     /// locked. Returns the bytes added and freed.
     pub(crate) fn relink(
         &self,
-        moves: &[(Id, u32, u32)],
+        moves: [Option<(Id, u32, u32)>; MOVES],
         replaced: Option<(Id, u32)>,
         rename: impl FnOnce(),
     ) -> (usize, usize) {
-        let mut hashes = moves.iter().flat_map(|&(_, from, to)| [from, to]);
+        let mut hashes = moves.iter().flatten().flat_map(|&(_, from, to)| [from, to]);
         let _locked = self.lock_buckets(std::array::from_fn(|_| hashes.next()));
         rename();
         let extent = self.extent();
         let bucket = |hash| self.buckets.get(extent.bucket(hash));
-        let leaving = moves.iter().map(|&(id, from, _)| (id, from)).chain(replaced);
-        let freed = leaving.map(|(id, hash)| self.take(bucket(hash), id)).sum();
-        let added = moves.iter().map(|&(id, _, to)| self.put(bucket(to), to, id)).sum();
+        let (mut added, mut freed) = (0, replaced.map_or(0, |(id, hash)| self.take(bucket(hash), id)));
+        for (id, from, _) in moves.into_iter().flatten() {
+            freed += self.take(bucket(from), id);
+        }
+        for (id, _, to) in moves.into_iter().flatten() {
+            added += self.put(bucket(to), to, id);
+        }
         (added, freed)
     }
 
@@ -360,19 +366,21 @@ impl Index {
 
     /// Locks the buckets of all hashes, each once, in ascending order.
     fn lock_buckets(&self, hashes: [Option<u32>; 2 * MOVES]) -> [Option<Locked<'_>>; 2 * MOVES] {
-        let numbers = || {
-            let extent = self.extent();
-            let mut numbers = hashes.map(|hash| hash.map(|hash| extent.bucket(hash)));
+        const NONE: u32 = u32::MAX;
+        let numbers = |extent: Extent| {
+            let mut numbers = hashes.map(|hash| hash.map_or(NONE, |hash| extent.bucket(hash)));
             numbers.sort_unstable();
             numbers
         };
         loop {
-            let (wanted, mut last) = (numbers(), None);
+            let extent = self.extent();
+            let (wanted, mut last) = (numbers(extent), NONE);
             let locked = wanted.map(|number| {
                 let is_another = std::mem::replace(&mut last, number) != number;
-                number.filter(|_| is_another).map(|number| self.buckets.get(number).lock())
+                (is_another && number != NONE).then(|| self.buckets.get(number).lock())
             });
-            if numbers() == wanted {
+            let now = self.extent();
+            if now.count == extent.count || numbers(now) == wanted {
                 return locked;
             }
         }
@@ -389,7 +397,7 @@ impl Index {
     fn put(&self, first: &Bucket, hash: u32, id: Id) -> usize {
         let mut last = first;
         for part in self.parts(first) {
-            if let Some(slot) = (0..SLOTS).find(|&slot| part.tag_of(slot) == 0) {
+            if let Some(slot) = part.free_slot() {
                 part.set(slot, id, tag(hash));
                 return 0;
             }
@@ -407,10 +415,10 @@ impl Index {
     fn take(&self, first: &Bucket, id: Id) -> usize {
         let mut before = first;
         for part in self.parts(first) {
-            if let Some((slot, _)) = part.full_slots().find(|&(_, found)| found == id) {
-                part.set(slot, Id(0), 0);
-                let empty = part.full_slots().next().is_none();
-                return if empty && !std::ptr::eq(part, first) { self.drop_part(before, part) } else { 0 };
+            if let Some(slot) = part.ids().position(|found| found == id) {
+                part.set(slot, Id::NONE, 0);
+                let is_spare = !std::ptr::eq(part, first) && part.is_empty();
+                return if is_spare { self.drop_part(before, part) } else { 0 };
             }
             before = part;
         }
@@ -469,12 +477,13 @@ impl Index {
         self.buckets.ensure(count);
         let old = self.buckets.get(before.bucket(count)).lock();
         let new = self.buckets.get(count).lock();
-        let moving: Vec<(Id, u32)> = self
-            .parts(old.0)
-            .flat_map(Bucket::full_slots)
-            .map(|(_, id)| (id, hash_of(id)))
-            .filter(|&(_, hash)| after.bucket(hash) == count)
-            .collect();
+        let mut moving = Vec::with_capacity(2 * SLOTS);
+        for id in self.parts(old.0).flat_map(Bucket::ids).filter(|&id| id != Id::NONE) {
+            let hash = hash_of(id);
+            if after.bucket(hash) == count {
+                moving.push((id, hash));
+            }
+        }
         let added: usize = moving.iter().map(|&(id, hash)| self.put(new.0, hash, id)).sum();
         loom_switch_point();
         // I2: from here on both buckets have them; they are taken out only after this.
@@ -543,7 +552,7 @@ mod tests {
     fn relinking_finds_the_record_in_its_new_bucket_only() {
         let index = Index::new(100);
         index.insert(3, Id(5), None, || {});
-        index.relink(&[(Id(5), 3, 4)], None, || {});
+        index.relink([Some((Id(5), 3, 4)), None], None, || {});
         assert!(index.search(index.extent(), 3, Some).is_err());
         assert_eq!(index.search(index.extent(), 4, Some).ok(), Some(Id(5)));
     }
