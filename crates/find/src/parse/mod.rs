@@ -110,21 +110,24 @@ struct Parser<'w, 'c, C> {
     depth: usize,
 }
 
+type PartOf<C> = Part<<C as Compile>::Action>;
+type PartResult<C> = Result<PartOf<C>, <C as Compile>::Error>;
+
 impl<C: Compile> Parser<'_, '_, C> {
-    fn list(&mut self) -> Result<Part<C::Action>, C::Error> {
+    fn list(&mut self) -> PartResult<C> {
         self.series(&[","], Self::or, Part::List)
     }
 
-    fn or(&mut self) -> Result<Part<C::Action>, C::Error> {
+    fn or(&mut self) -> PartResult<C> {
         self.series(&["-o", "-or"], Self::and, Part::Or)
     }
 
     fn series(
         &mut self,
         operators: &[&'static str],
-        part: fn(&mut Self) -> Result<Part<C::Action>, C::Error>,
-        join: fn(Vec<Part<C::Action>>) -> Part<C::Action>,
-    ) -> Result<Part<C::Action>, C::Error> {
+        part: fn(&mut Self) -> PartResult<C>,
+        join: fn(Vec<PartOf<C>>) -> PartOf<C>,
+    ) -> PartResult<C> {
         let mut parts = vec![part(self)?];
         while let Some(operator) = self.words.take(operators) {
             self.needs_operand(operator)?;
@@ -133,7 +136,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Ok(Part::joined(join, parts))
     }
 
-    fn and(&mut self) -> Result<Part<C::Action>, C::Error> {
+    fn and(&mut self) -> PartResult<C> {
         let mut parts = vec![self.not()?];
         loop {
             match self.words.take(&["-a", "-and"]) {
@@ -146,7 +149,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Ok(Part::joined(Part::And, parts))
     }
 
-    fn not(&mut self) -> Result<Part<C::Action>, C::Error> {
+    fn not(&mut self) -> PartResult<C> {
         let mut is_negated = false;
         while let Some(operator) = self.words.take(&["!", "-not"]) {
             self.needs_operand(operator)?;
@@ -156,7 +159,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Ok(if is_negated { Part::Not(Box::new(part)) } else { part })
     }
 
-    fn primary(&mut self) -> Result<Part<C::Action>, C::Error> {
+    fn primary(&mut self) -> PartResult<C> {
         let Some(word) = self.words.next() else {
             return Err(Wrong::new("the expression ends where a test was expected").into());
         };
@@ -184,7 +187,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Err(Wrong::word(word, "is no option, test or action of find").into())
     }
 
-    fn group(&mut self) -> Result<Part<C::Action>, C::Error> {
+    fn group(&mut self) -> PartResult<C> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(Wrong::new(format!("there are more than {DEEPEST} '(' within each other")).into());
