@@ -25,7 +25,7 @@ fn make(at: &Location, permissions: u16) -> Result<Node, Problem> {
     let (dir, name) = at.last()?;
     let vfs = &at.image.vfs;
     let made = vfs
-        .make(SUPERUSER, &dir, name, NewKind::Directory, permissions)
+        .create(SUPERUSER, &dir, name, NewKind::Directory, permissions)
         .map_err(|error| at.problem(&error))?;
     Ok(made)
 }
@@ -44,7 +44,7 @@ fn with_parents(at: &Location, permissions: u16, umask: u16) -> Result<Node, Pro
         let problem = |error: &Error| at.image.problem(&path, error);
         let found = match vfs.walk(SUPERUSER, &dir, name, WalkOptions::FOLLOW) {
             Err(Error::NotFound) => vfs
-                .make(SUPERUSER, &dir, name, NewKind::Directory, permissions)
+                .create(SUPERUSER, &dir, name, NewKind::Directory, permissions)
                 .map_err(|error| problem(&error))?,
             found => found.map_err(|error| problem(&error))?,
         };

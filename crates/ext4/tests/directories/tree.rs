@@ -50,7 +50,7 @@ impl Tree {
 
     pub fn make(&self, dir: &Node, name: &str, kind: NewKind<'_>) -> Node {
         self.vfs
-            .make(&self.who, dir, name.as_bytes(), kind, 0o755)
+            .create(&self.who, dir, name.as_bytes(), kind, 0o755)
             .unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
