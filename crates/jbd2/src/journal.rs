@@ -12,7 +12,7 @@ use crate::handle::Handle;
 use crate::log::{JournalOptions, Log};
 use crate::log_writer::LogWriter;
 use crate::reader::JournalLocation;
-use crate::shared::Shared;
+use crate::shared::{Shared, Work};
 use crate::tid::Tid;
 
 /// Makes changes of metadata atomic; see the [crate].
@@ -42,6 +42,11 @@ pub struct Journal {
     shared: Arc<Shared>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
     recorded: i32,
+}
+
+/// While it exists, the journal commits nothing and writes no block in place.
+pub struct Frozen<'a> {
+    _work: Work<'a>,
 }
 
 impl Journal {
@@ -174,6 +179,17 @@ impl Journal {
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.force_commit()?;
         Ok(self.shared.checkpoint()?)
+    }
+
+    /// Commits all changes so far, then nothing more until the result is dropped, and writes no
+    /// block in place. Meanwhile the device, with its log replayed, holds one state. Changes go on
+    /// until they need a commit.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub fn freeze(&self) -> Result<Frozen<'_>, Error> {
+        self.force_commit()?;
+        Ok(Frozen { _work: self.shared.hold_writer()? })
     }
 
     /// Refuses new handles, waits for open ones, then calls [`checkpoint`](Journal::checkpoint).

@@ -91,7 +91,7 @@ pub use error::{Cause, Damage, Error};
 pub use format::empty_journal;
 pub use handle::Handle;
 pub use history::{History, LoggedCopy, LoggedTransaction};
-pub use journal::Journal;
+pub use journal::{Frozen, Journal};
 pub use log::JournalOptions;
 pub use reader::JournalLocation;
 pub use recover::{Recovered, Replayed, recover, replay};

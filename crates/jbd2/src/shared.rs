@@ -219,6 +219,20 @@ impl Shared {
         }
     }
 
+    /// Waits for the log writer: until it is given back, nothing is committed or checkpointed.
+    pub(crate) fn hold_writer(&self) -> Result<Work<'_>, Arc<Cause>> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(cause) = &state.failure {
+                return Err(Arc::clone(cause));
+            }
+            state = match state.writer.take() {
+                Some(writer) => return Ok(Work { shared: self, writer }),
+                None => self.done.wait(state),
+            };
+        }
+    }
+
     pub(crate) fn checkpoint(&self) -> Result<(), Arc<Cause>> {
         let mut state = self.state.lock();
         state.checkpoints.0 += 1;
