@@ -7,6 +7,7 @@ mod args;
 mod ask;
 mod command;
 mod fanout;
+mod frozen;
 mod image;
 mod interrupt;
 mod listed;

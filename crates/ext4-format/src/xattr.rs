@@ -213,7 +213,8 @@ impl<'a> XattrList<'a> {
         Ok(None)
     }
 
-    /// Whether values overlap each other or the entries.
+    /// Whether two values, or a value and the entries, have bytes in common, or a value, rounded
+    /// up, ends behind the space.
     pub fn overlaps(&self) -> Result<bool, Problem> {
         // Value offsets start at `values`, entry offsets at `entries`.
         let before = self.values.len() - self.entries.len();
@@ -229,7 +230,8 @@ impl<'a> XattrList<'a> {
         }
         used.push(0..before + at + ALIGN);
         used.sort_unstable_by_key(|range| range.start);
-        Ok(used.windows(2).any(|pair| matches!(pair, [one, next] if next.start < one.end)))
+        let is_outside = used.iter().any(|range| range.end > self.values.len());
+        Ok(is_outside || used.windows(2).any(|pair| matches!(pair, [one, next] if next.start < one.end)))
     }
 
     /// For the entry at byte `at`.

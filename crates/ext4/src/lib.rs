@@ -65,7 +65,7 @@ mod undelete;
 mod verified;
 mod xattr;
 
-pub use check::{CheckOptions, Defect, Finding};
+pub use check::{CheckOptions, Code, Defect, Finding, Repair, Scope};
 pub use dentree_bufcache::BhLruSize;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,

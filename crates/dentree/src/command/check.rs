@@ -3,18 +3,20 @@
 use super::blocks::names::names;
 use crate::args::CheckArgs;
 use crate::fanout::{Width, threads};
-use crate::image::{Session, open_part};
+use crate::frozen;
+use crate::image::{SUPERUSER, Session, open_part};
+use crate::listed::Paths;
 use crate::output::{Output, escape, json};
 use crate::progress::Total;
 use crate::report::{Problem, Report, Status, Stop};
 use dentree_blockdev::{Access, BlockDevice};
-use dentree_ext4::{CheckOptions, Error, Ext4, Finding, Options};
+use dentree_ext4::{CheckOptions, Error, Ext4, Finding, InodeNumber, Scope};
 use dentree_sync::Mutex;
+use dentree_vfs::WalkOptions;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 
 /// Each block is read once, but for those that hold several inodes.
 const CACHE_BYTES: usize = 8 << 20;
@@ -22,16 +24,23 @@ const CACHE_BYTES: usize = 8 << 20;
 pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
     let label = escape::terminal(args.image.as_bytes()).into_owned();
     let failed = |error: Error| Problem::inside(&*label, &error.into()).with_status(Status::Failed);
+    // Held to the end.
+    let _frozen = frozen::freeze(&args.image).map_err(|error| {
+        Problem::new(&*label, Status::Failed, format!("the mount does not freeze: {error}"))
+    })?;
+    let scope = scope(session, args)?;
     let (device, part) = open_part(&args.image, &session.options, Access::ReadOnly)?;
     let findings = Mutex::new(Vec::new());
-    let (fs, problem) = open(part).map_err(failed)?;
+    let found = |finding| findings.lock().push(finding);
+    let fs = Ext4::open_to_check(part, CACHE_BYTES, &found).map_err(failed)?;
     let sb = fs.superblock();
     let inodes = u64::from(sb.inodes_count.saturating_sub(sb.free_inodes_count));
     let progress = session.progress(Some(Total { files: inodes, bytes: 0 }), false);
     session.catch_interrupts()?;
     let options = CheckOptions {
+        scope,
         threads: if device.transfers().is_some() { Width::REMOTE.threads } else { threads() },
-        found: &|finding| findings.lock().push(finding),
+        found: &found,
         progress: &|inodes| {
             progress.add(inodes, 0);
             !crate::interrupt::has_come()
@@ -40,8 +49,7 @@ pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
     let is_complete = fs.check(&options).map_err(failed)?;
     drop(progress);
     let mut findings = findings.into_inner();
-    findings.sort_by_key(|found| (found.pass, found.place.inode, found.place.block));
-    let count = findings.len() + usize::from(problem.is_some());
+    findings.sort_by_key(|found| (found.code.pass(), found.place.inode, found.place.block, found.code));
     let inodes: HashSet<u32> =
         findings.iter().filter_map(|found| found.place.inode).map(|ino| ino.0).collect();
     // Where the tree can be walked: names help to judge what is lost.
@@ -52,41 +60,41 @@ pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
         findings.iter().try_for_each(|finding| json::line(&mut out, &Line::new(finding, &names)))?;
     } else {
         for finding in &findings {
-            write!(out, "pass {}: {finding}", finding.pass)?;
+            write!(out, "pass {}: {finding}", finding.code.pass())?;
             if let Some(path) = path_of(finding, &names) {
                 write!(out, " (")?;
                 out.write_all(&out.names().show(path))?;
                 write!(out, ")")?;
             }
-            writeln!(out)?;
+            writeln!(out, " [{}: e2fsck {}]", finding.code, finding.code.repair())?;
         }
     }
-    if let Some(problem) = problem {
-        session.report.problem(&Problem::inside(&*label, &problem.into()));
-    }
-    if count > 0 {
+    if !findings.is_empty() {
         session.report.remember(Status::Damaged);
     }
     if !args.json && is_complete {
-        summary(&mut out, &label, count, &fs)?;
+        summary(&mut out, &label, findings.len(), &fs)?;
     }
     Ok(out.flush()?)
 }
 
-/// Opens a file system; without its journal, and with what is wrong with that, where it must be.
-fn open(part: Arc<dyn BlockDevice>) -> Result<(Ext4, Option<Error>), Error> {
-    let options = Options { cache_bytes: CACHE_BYTES, ..Options::default() };
-    match Ext4::open(part.clone(), options.clone()) {
-        Err(error @ Error::Journal(dentree_ext4::JournalError::Corrupt { .. }))
-        | Err(error @ Error::Corrupt { .. }) => {
-            let options = Options { replay_journal: false, ..options };
-            match Ext4::open(part, options) {
-                Ok(fs) => Ok((fs, Some(error))),
-                Err(_) => Err(error),
+/// What the options ask for. Paths that are missing are reported.
+fn scope(session: &Session, args: &CheckArgs) -> Result<Scope, Stop> {
+    let Some(file) = &args.paths else {
+        return Ok(if args.quick { Scope::Quick } else { Scope::All });
+    };
+    let image = session.open(&args.image)?;
+    let (root, mut paths, mut inodes) = (image.vfs.root(), Paths::open(file, false)?, Vec::new());
+    while let Some(batch) = paths.batch()? {
+        let found = image.vfs.walk_many(SUPERUSER, &root, &batch, WalkOptions::KEEP_LINK);
+        for (path, found) in batch.iter().zip(found) {
+            match found {
+                Ok(node) => inodes.extend(u32::try_from(node.ino().0).ok().map(InodeNumber)),
+                Err(error) => session.report.problem(&image.problem(path, &error)),
             }
         }
-        opened => opened.map(|fs| (fs, None)),
     }
+    Ok(Scope::Inodes(inodes))
 }
 
 fn summary(out: &mut Output, label: &str, count: usize, fs: &Ext4) -> std::io::Result<()> {
@@ -111,23 +119,31 @@ fn path_of<'n>(finding: &Finding, names: &'n Names) -> Option<&'n [u8]> {
 #[derive(Serialize)]
 struct Line<'a> {
     pass: u8,
+    /// As e2fsck's log has it.
+    code: String,
+    name: &'static str,
     structure: String,
     inode: Option<u32>,
     block: Option<u64>,
     path: Option<json::Path<'a>>,
     problem: String,
+    /// What e2fsck does about it.
+    repair: String,
 }
 
 impl<'a> Line<'a> {
     fn new(finding: &Finding, names: &'a Names) -> Line<'a> {
-        let Finding { pass, place, defect } = finding;
+        let Finding { code, place, defect } = finding;
         Line {
-            pass: *pass,
+            pass: code.pass(),
+            code: format!("{:#08x}", code.number()),
+            name: code.name(),
             structure: place.structure.to_string(),
             inode: place.inode.map(|ino| ino.0),
             block: place.block.map(|block| block.0),
             path: path_of(finding, names).map(json::Path::new),
             problem: defect.to_string(),
+            repair: code.repair().to_string(),
         }
     }
 }

@@ -15,7 +15,7 @@
 //! - *No read at commit.* It also pins the block in memory.
 
 use crate::{Ext4, Result, Structure};
-use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat, Superblock};
+use dentree_ext4_format::{BlockNumber, GroupDesc, GroupNumber, Incompat, RoCompat, Superblock};
 use dentree_jbd2::{BeforeCommit, Tid};
 use dentree_sync::lockstat::{Class, NamedMutex, NamedMutexGuard};
 use dentree_sync::{Mutex, MutexGuard};
@@ -181,6 +181,16 @@ impl Ext4 {
         let size = usize::try_from(self.sb.desc_size).unwrap_or(usize::MAX);
         let bytes = buffer.chunks_exact(size).nth(within).unwrap_or_default();
         GroupDesc::parse(bytes, group, &self.sb).map_err(|problem| place.corrupt(problem))
+    }
+
+    /// Like [`group`](Ext4::group), whatever the checksum.
+    pub(crate) fn group_unverified(&self, group: GroupNumber) -> Option<GroupDesc> {
+        let mut sb = self.sb.clone();
+        sb.ro_compat = sb.ro_compat.without(RoCompat::METADATA_CSUM).without(RoCompat::GDT_CSUM);
+        let (block, within) = self.descriptor_place(group);
+        let buffer = self.metadata(block, Structure::GroupDescriptor(group).at(block)).ok()?;
+        let bytes = buffer.chunks_exact(usize::try_from(sb.desc_size).ok()?).nth(within)?;
+        GroupDesc::parse(bytes, group, &sb).ok()
     }
 
     pub(crate) fn descriptor_place(&self, group: GroupNumber) -> (BlockNumber, usize) {

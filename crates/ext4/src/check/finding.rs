@@ -1,5 +1,6 @@
 //! What a check reports.
 
+use super::Code;
 use crate::Place;
 use dentree_ext4_format::{InodeNumber, Problem};
 use std::fmt;
@@ -8,8 +9,8 @@ use std::ops::Range;
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The pass of e2fsck that finds it: 0 to 5.
-    pub pass: u8,
+    /// What e2fsck calls it.
+    pub code: Code,
     /// Where.
     pub place: Place,
     /// What.

@@ -2,9 +2,9 @@
 
 use super::directories::Parents;
 use super::records::Kind;
-use super::{Check, Defect};
+use super::{Check, Code, Defect};
 use crate::Structure;
-use dentree_ext4_format::{InodeNumber, Problem, RoCompat};
+use dentree_ext4_format::{Inode, InodeNumber, Problem, RoCompat};
 use dentree_vfs::FileType;
 
 /// Links of a directory from which on, with dir_nlink, 1 is stored.
@@ -23,15 +23,18 @@ impl Check<'_> {
     fn connections(&self, Parents { named_in, dotdots }: &mut Parents) {
         named_in.sort_unstable();
         dotdots.sort_unstable();
-        let unconnected = |ino: u32, because| {
-            self.found(3, Structure::Inode.of(InodeNumber(ino)), Defect::Unconnected { because });
+        let unconnected = |code, ino: u32, because| {
+            self.found(code, Structure::Inode.of(InodeNumber(ino)), Defect::Unconnected { because });
         };
         for pair in named_in.windows(2) {
             if let [(one, _), (other, _)] = pair
                 && one == other
             {
-                unconnected(*one, "is a directory with more than one name");
+                unconnected(Code::PR_2_LINK_DIR, *one, "is a directory with more than one name");
             }
+        }
+        if self.records.get(InodeNumber::ROOT).is_none() {
+            unconnected(Code::PR_3_NO_ROOT_INODE, InodeNumber::ROOT.0, "is not in use, and it is the root");
         }
         let dirs = self.directories.lock();
         let of = |list: &[(u32, u32)], ino: u32| {
@@ -43,16 +46,21 @@ impl Check<'_> {
         for &ino in dirs.iter() {
             let parent = if ino == InodeNumber::ROOT.0 { Some(ino) } else { of(named_in, ino) };
             let Some(parent) = parent else {
-                unconnected(ino, "is a directory that no directory names");
+                unconnected(Code::PR_3_UNCONNECTED_DIR, ino, "is a directory that no directory names");
+                if of(dotdots, ino).is_some_and(|dotdot| dotdot != 0) {
+                    let because = "must lead to lost+found, where e2fsck names the directory";
+                    let place = Structure::DirectoryEntry.of(InodeNumber(ino));
+                    self.value(Code::PR_3_BAD_DOT_DOT, place, "`..`", 0, because);
+                }
                 continue;
             };
-            if let Some(dotdot) = of(dotdots, ino)
-                && dotdot != parent
-            {
+            // 0 for one that lacks the entry.
+            let dotdot = of(dotdots, ino).unwrap_or(0);
+            if dotdot != parent {
                 let (value, right) = (u64::from(dotdot), u64::from(parent));
                 let problem = Problem::Range { field: "`..`", value, min: right, max: right };
                 let place = Structure::DirectoryEntry.of(InodeNumber(ino));
-                self.found(3, place, Defect::Damaged(problem));
+                self.damaged(Code::PR_3_BAD_DOT_DOT, place, problem);
             }
         }
         self.loops(&dirs, |ino| of(named_in, ino));
@@ -74,10 +82,19 @@ impl Check<'_> {
             if is_loop && let Some(&first) = way.last() {
                 let ino = InodeNumber(dirs[first]);
                 let because = "is a directory in a loop, to which nothing leads from the root";
-                self.found(3, Structure::Inode.of(ino), Defect::Unconnected { because });
+                let place = Structure::Inode.of(ino);
+                self.found(Code::PR_3_LOOPED_DIR, place, Defect::Unconnected { because });
             }
             way.into_iter().for_each(|index| states[index] = State::Done);
         }
+    }
+
+    /// Whether a file or directory has no blocks: e2fsck offers to free it.
+    fn is_empty(&self, ino: InodeNumber, kind: Kind) -> bool {
+        let may_have = matches!(kind, Kind::Of(FileType::Regular | FileType::Directory));
+        let blocks =
+            self.inode_bytes(ino).ok().and_then(|(bytes, _)| Inode::head(&bytes)).map(|head| head.blocks);
+        may_have && blocks == Some(0)
     }
 
     fn link_count(&self, ino: InodeNumber) {
@@ -88,15 +105,20 @@ impl Check<'_> {
         let place = Structure::Inode.of(ino);
         if record.counted == 0 {
             if !self.orphans.contains(&ino.0) {
+                if self.is_empty(ino, record.kind) {
+                    let because = "is empty, and no directory names it";
+                    self.found(Code::PR_4_ZERO_LEN_INODE, place, Defect::Unconnected { because });
+                }
                 let because = "is in use, and no directory names it";
-                self.found(4, place, Defect::Unconnected { because });
+                self.found(Code::PR_4_UNATTACHED_INODE, place, Defect::Unconnected { because });
+                self.count(Code::PR_4_BAD_REF_COUNT, place, "links", u64::from(record.links), 0);
             }
             return;
         }
         let is_dir = record.kind == Kind::Of(FileType::Directory);
         let has_many = is_dir && record.counted > LINK_MAX && self.fs.sb.ro_compat.has(RoCompat::DIR_NLINK);
         let stored = if has_many && record.links == 1 { record.counted } else { record.links };
-        self.count(4, place, "links", u64::from(stored), u64::from(record.counted));
+        self.count(Code::PR_4_BAD_REF_COUNT, place, "links", u64::from(stored), u64::from(record.counted));
     }
 }
 

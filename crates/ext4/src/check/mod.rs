@@ -20,31 +20,53 @@
 
 mod bitmaps;
 mod claims;
+mod classify;
+mod code;
 mod directories;
 mod finding;
+mod index;
 mod inodes;
 mod links;
 mod records;
 mod start;
 mod xattrs;
 
+pub use code::{Code, Repair};
 pub use finding::{Defect, Finding};
 
 use crate::alloc::SystemBlocks;
-use crate::{Error, Ext4, Place, Result};
+use crate::{Error, Ext4, Options, Place, Result};
 use claims::Claims;
+use dentree_blockdev::BlockDevice;
 use dentree_ext4_format::{GroupDesc, GroupNumber, InodeNumber, Problem};
 use dentree_sync::Mutex;
 use records::Records;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use xattrs::Shares;
 
 /// Most groups that are checked: 256 TiB with blocks of 4 KiB.
 const MOST_GROUPS: u32 = 1 << 21;
 
+/// What to check.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Scope {
+    /// Everything.
+    #[default]
+    All,
+    /// Superblock, descriptors, bitmaps, and the checksums of inodes: no block maps, no
+    /// directories.
+    Quick,
+    /// Superblock, descriptors, these inodes, and the entries of those that are directories. What
+    /// needs all inodes is left out: link counts, connections, bitmaps.
+    Inodes(Vec<InodeNumber>),
+}
+
 /// How to check.
 pub struct CheckOptions<'a> {
+    /// What to check.
+    pub scope: Scope,
     /// Threads that read and compare.
     pub threads: usize,
     /// Receives what is wrong, in any order within a pass.
@@ -72,6 +94,28 @@ struct Check<'a> {
 }
 
 impl Ext4 {
+    /// Opens a file system to check it: without replaying its journal, where that is damaged, which
+    /// goes to `found`.
+    ///
+    /// # Errors
+    /// The superblock and its backups are damaged, or have features that are not supported.
+    pub fn open_to_check(
+        device: Arc<dyn BlockDevice>,
+        cache_bytes: usize,
+        found: &dyn Fn(Finding),
+    ) -> Result<Ext4> {
+        let options = Options { cache_bytes, ..Options::default() };
+        match Ext4::open(device.clone(), options.clone()) {
+            Err(error @ (Error::Journal(dentree_jbd2::Error::Corrupt { .. }) | Error::Corrupt { .. })) => {
+                let without = Options { replay_journal: false, ..options };
+                let Ok(fs) = Ext4::open(device, without) else { return Err(error) };
+                found(classify::finding(0, error, fs.superblock_at));
+                Ok(fs)
+            }
+            opened => opened,
+        }
+    }
+
     /// Checks what e2fsck checks with `-fn`, and reports what is wrong. The file system is opened
     /// for reading. Returns whether the check ran to its end.
     ///
@@ -98,39 +142,49 @@ impl Ext4 {
             is_stopped: AtomicBool::new(false),
         };
         check.start();
-        check.inodes();
-        let parents = check.directories();
-        check.links(parents);
-        check.bitmaps();
+        match &options.scope {
+            Scope::All => {
+                check.inodes();
+                let parents = check.directories();
+                check.links(parents);
+                check.bitmaps();
+            }
+            Scope::Quick => {
+                check.inode_sums();
+                check.stored_bitmaps();
+            }
+            Scope::Inodes(inodes) => {
+                check.some_inodes(inodes);
+                check.directories();
+            }
+        }
         Ok(!check.is_stopped.load(Relaxed))
     }
 }
 
 impl Check<'_> {
-    fn found(&self, pass: u8, place: Place, defect: Defect) {
-        (self.options.found)(Finding { pass, place, defect });
+    fn found(&self, code: Code, place: Place, defect: Defect) {
+        (self.options.found)(Finding { code, place, defect });
     }
 
-    /// Reports an error of reading a structure.
+    /// Reports a failed check.
+    fn damaged(&self, code: Code, place: Place, problem: Problem) {
+        self.found(code, place, Defect::Damaged(problem));
+    }
+
+    /// Reports an error of reading a structure in a pass.
     fn error(&self, pass: u8, error: Error) {
-        match error {
-            Error::Corrupt { place, problem } => self.found(pass, place, Defect::Damaged(problem)),
-            Error::Io { place, source } => self.found(pass, place, Defect::Unreadable(source.to_string())),
-            other => {
-                let place = crate::Structure::Superblock.at(self.fs.superblock_at);
-                self.found(pass, place, Defect::Unreadable(other.to_string()));
-            }
-        }
+        (self.options.found)(classify::finding(pass, error, self.fs.superblock_at));
     }
 
-    fn value(&self, pass: u8, place: Place, field: &'static str, value: u64, because: &'static str) {
-        self.found(pass, place, Defect::Damaged(Problem::Value { field, value, because }));
+    fn value(&self, code: Code, place: Place, field: &'static str, value: u64, because: &'static str) {
+        self.damaged(code, place, Problem::Value { field, value, because });
     }
 
     /// Reports a count that differs from what was counted.
-    fn count(&self, pass: u8, place: Place, what: &'static str, stored: u64, counted: u64) {
+    fn count(&self, code: Code, place: Place, what: &'static str, stored: u64, counted: u64) {
         if stored != counted {
-            self.found(pass, place, Defect::Count { what, stored, counted });
+            self.found(code, place, Defect::Count { what, stored, counted });
         }
     }
 

@@ -1,12 +1,15 @@
 //! Extended attributes, and what inodes share of them.
 
-use super::{Check, Defect};
+use super::{Check, Code, classify};
 use crate::inode::Snapshot;
 use crate::{Error, Place, Structure};
 use dentree_ext4_format::xattr::{Namespace, XattrBlock, XattrList, XattrValue};
 use dentree_ext4_format::{BlockNumber, Incompat, InodeFlags, InodeNumber, Problem};
 use dentree_sync::Mutex;
 use std::collections::HashMap;
+
+/// Of an attribute without a name.
+const SHORTEST_ENTRY: usize = 16;
 
 /// Blocks and values that inodes share, with their users.
 #[derive(Default)]
@@ -79,13 +82,19 @@ impl Check<'_> {
                 let sb = &self.fs.sb;
                 let sum = sb.has_metadata_csum().then(|| parsed.verify(sb.checksum_seed, block));
                 if let Some(Err(problem)) = sum {
-                    self.found(1, place, Defect::Damaged(problem));
+                    self.damaged(Code::PR_1_EA_BLOCK_ONLY_CSUM_INVALID, place, problem);
                 }
                 let facts = self.xattr_list(parsed.list, place, true);
                 Share { stored: u64::from(parsed.refcount), counted: 1, facts }
             }
             Err(problem) => {
-                self.found(1, place, Defect::Damaged(problem));
+                self.damaged(classify::of_xattr_block(&problem), place, problem);
+                let blocks =
+                    bytes.get(8..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes);
+                if matches!(problem, Problem::Magic { .. }) && blocks != 1 {
+                    let because = "must be 1";
+                    self.value(Code::PR_1_EA_MULTI_BLOCK, place, "h_blocks", u64::from(blocks), because);
+                }
                 // Its users are not counted.
                 Share { stored: u64::MAX, counted: 1, facts: Facts::default() }
             }
@@ -95,21 +104,39 @@ impl Check<'_> {
     }
 
     fn xattr_list(&self, list: XattrList<'_>, place: Place, is_block: bool) -> Facts {
+        let of = if is_block { classify::of_xattr_block } else { classify::of_inode_xattrs };
         let mut facts = Facts::default();
         for entry in list.iter() {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(problem) => {
-                    self.found(1, place, Defect::Damaged(problem));
+                    let code = match problem {
+                        Problem::Short { what: "an attribute value", need, have }
+                            if !is_block && need > have + SHORTEST_ENTRY =>
+                        {
+                            Code::PR_1_ATTR_VALUE_SIZE
+                        }
+                        _ => of(&problem),
+                    };
+                    if code == Code::PR_1_EA_BAD_VALUE {
+                        let because = "gives bytes that the block does not have";
+                        self.value(Code::PR_1_EA_ALLOC_COLLISION, place, "e_value_offs", 0, because);
+                    }
+                    self.damaged(code, place, problem);
                     return facts;
                 }
             };
+            if is_block && entry.name_index == 0 {
+                self.value(Code::PR_1_EA_BAD_NAME, place, "e_name_index", 0, "is no namespace");
+            }
             facts.is_encrypted |= entry.name_index == Namespace::Encryption.index();
             let mut value_hash = 0;
             if let XattrValue::Inode { inode, size } = entry.value {
-                facts.value_blocks += self.fs.sb.block_size.blocks_for(u64::from(size));
                 match self.value_of(inode, place) {
-                    Ok(hash) => value_hash = hash,
+                    Ok(hash) => {
+                        facts.value_blocks += self.fs.sb.block_size.blocks_for(u64::from(size));
+                        value_hash = hash;
+                    }
                     Err(error) => {
                         self.error(1, error);
                         continue;
@@ -120,11 +147,13 @@ impl Check<'_> {
             if (is_block || entry.hash != 0)
                 && let Err(problem) = entry.verify_hash(value_hash)
             {
-                self.found(1, place, Defect::Damaged(problem));
+                self.damaged(Code::PR_1_ATTR_HASH, place, problem);
             }
         }
         if let Ok(true) = list.overlaps() {
-            self.value(1, place, "e_value_offs", 0, "gives bytes that are used already");
+            let code =
+                if is_block { Code::PR_1_EA_ALLOC_COLLISION } else { Code::PR_1_INODE_EA_ALLOC_COLLISION };
+            self.value(code, place, "e_value_offs", 0, "gives bytes that are used already");
         }
         facts
     }
@@ -137,7 +166,7 @@ impl Check<'_> {
             return Err(place.corrupt(Problem::Value { field, value: u64::from(ino.0), because }));
         }
         sb.check_inode("e_value_inum", ino).map_err(|problem| place.corrupt(problem))?;
-        let (bytes, at) = self.fs.inode_bytes(ino)?;
+        let (bytes, at) = self.inode_bytes(ino)?;
         let holder = self.parse(ino, &bytes, at)?;
         if !holder.has(InodeFlags::EA_INODE) || holder.inode.links == 0 {
             let (field, because) = ("e_value_inum", "is no inode of a value");
@@ -157,13 +186,15 @@ impl Check<'_> {
         for (&block, share) in self.shares.blocks.lock().iter() {
             if share.stored != u64::MAX {
                 let place = Structure::XattrBlock.at(BlockNumber(block));
-                self.count(1, place, "users (h_refcount)", share.stored, share.counted);
+                let code = Code::PR_1_EXTATTR_REFCOUNT;
+                self.count(code, place, "users (h_refcount)", share.stored, share.counted);
             }
         }
         for (&ino, users) in self.shares.values.lock().iter() {
             let place = Structure::XattrValue.of(InodeNumber(ino));
             if let Some(stored) = users.stored {
-                self.count(4, place, "users of the value", stored, users.counted);
+                let code = Code::PR_4_EA_INODE_REF_COUNT;
+                self.count(code, place, "users of the value", stored, users.counted);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Marks in the superblock, set by opening for writing and cleared by closing, directly on the
 //! device: before the first transaction and after the last checkpoint.
 
-use crate::{Error, Ext4, Result, Structure};
+use crate::{Error, Ext4, Notice, Result, Structure};
 use dentree_blockdev::BlockDevice;
 use dentree_ext4_format::{
     BlockNumber, Compat, ErrorRecord, Incompat, RoCompat, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
@@ -43,6 +43,14 @@ impl Ext4 {
         sb.check_for_writing(&bytes).map_err(|problem| place.corrupt(problem))
     }
 
+    /// Whether it is mounted, or was when it was last written.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let was_replayed = |notice: &Notice| matches!(notice, Notice::JournalReplayed { .. });
+        self.notices.iter().any(was_replayed)
+            || self.sb.incompat.has(Incompat::RECOVER)
+            || self.sb.state & STATE_VALID == 0
+    }
+
     pub(crate) fn superblock_offset(&self) -> u64 {
         let at = self.superblock_at.0 << self.sb.block_size.log2();
         if at == 0 { SUPERBLOCK_OFFSET } else { at }
@@ -61,6 +69,17 @@ impl Ext4 {
             sb.mount_count = sb.mount_count.saturating_add(1);
             (sb.mount_time, sb.write_time) = (now, now);
         })
+    }
+
+    /// Commits all changes so far, then nothing more until the result is dropped: meanwhile the
+    /// device, with its journal replayed, holds one state. Changes go on until they need a commit.
+    /// `None` if it was opened for reading.
+    ///
+    /// # Errors
+    /// The journal has failed.
+    pub fn freeze(&self) -> Result<Option<dentree_jbd2::Frozen<'_>>> {
+        let Some(writer) = &self.writer else { return Ok(None) };
+        Ok(Some(writer.journal.freeze()?))
     }
 
     /// Writes and commits everything and marks the file system as cleanly unmounted; later changes

@@ -1,7 +1,7 @@
 //! Reports of e2fsck, of dumpe2fs and of our own check.
 
 use dentree_blockdev::{Access, FileDevice};
-use dentree_ext4::{CheckOptions, Ext4, Options};
+use dentree_ext4::{CheckOptions, Ext4, Options, Scope};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -28,10 +28,8 @@ fn own_check(image: &Path) -> Result<(), String> {
     let device = FileDevice::open(image, Access::ReadOnly).map_err(|error| error.to_string())?;
     let fs = Ext4::open(Arc::new(device), Options::default()).map_err(|error| error.to_string())?;
     let report = Mutex::new(String::new());
-    let found = |finding: dentree_ext4::Finding| {
-        *report.lock().unwrap() += &format!("pass {}: {finding}\n", finding.pass)
-    };
-    let options = CheckOptions { threads: 2, found: &found, progress: &|_| true };
+    let found = |finding: dentree_ext4::Finding| *report.lock().unwrap() += &format!("{finding}\n");
+    let options = CheckOptions { scope: Scope::All, threads: 2, found: &found, progress: &|_| true };
     fs.check(&options).map_err(|error| error.to_string())?;
     let report = report.into_inner().unwrap();
     if report.is_empty() { Ok(()) } else { Err(format!("e2fsck finds nothing, our check does:\n{report}")) }

@@ -8,6 +8,7 @@ mod options;
 mod write_back;
 
 use crate::args::MountArgs;
+use crate::frozen;
 use crate::image::{Image, Session};
 use crate::output::escape;
 use crate::pressure;
@@ -41,6 +42,10 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     })?;
     let directory = escape::terminal(args.directory.as_os_str().as_bytes());
     let local = |error: io::Error| Problem::local(args.directory.as_os_str().as_bytes(), &error);
+    let writes = options.access == Access::ReadWrite;
+    if writes && let Err(error) = frozen::serve(image.clone()) {
+        report::print(format_args!("dentree: {}: cannot be checked while mounted: {error}", image.at(b"")));
+    }
     // Before the mount: a signal in between would leave a mount without a server.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(local)?;
     let listening = signals.handle();
@@ -60,7 +65,6 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
             image.at(b"")
         ));
     }
-    let writes = options.access == Access::ReadWrite;
     let write_back = writes.then(|| WriteBack::start(image.clone()));
     let pressure = pressure::Watch::start(image.vfs.clone(), image.shrinks.clone());
     let served = mounted.serve();
