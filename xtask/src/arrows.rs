@@ -28,7 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("dentree-find", &["dentree-vfs"]),
-    ("dentree-fuse", &["dentree-sync", "dentree-vfs"]),
+    ("dentree-fuse", &["dentree-fuse-uring", "dentree-sync", "dentree-vfs"]),
+    ("dentree-fuse-uring", &["dentree-sync"]),
     ("dentree-http", &["dentree-vfs"]),
     (
         "dentree-lab",

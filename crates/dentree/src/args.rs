@@ -438,7 +438,8 @@ pub(crate) struct MountArgs {
     pub(crate) directory: PathBuf,
     /// Options of mount(8) and fuse2fs(1): ro (write nothing), offset=, partition=,
     /// overlay=FILE (see --overlay), dx_read_ahead=off|whole|window, allow_other, allow_root, uid=,
-    /// gid=, fakeroot (all files belong to you), suid, dev, noexec, nonempty, fsname=, subtype=
+    /// gid=, fakeroot (all files belong to you), suid, dev, noexec, nonempty, fsname=, subtype=,
+    /// io_uring, no_io_uring (how the kernel sends requests; over io_uring where it can)
     #[arg(short, value_name = "OPTION,…")]
     pub(crate) options: Vec<OsString>,
     /// Return when the mount is ready, and serve it in the background

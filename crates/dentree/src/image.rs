@@ -23,8 +23,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ pub(crate) struct Image {
     pub(crate) device: Arc<MeteredDevice>,
     /// What memory pressure did to its caches.
     pub(crate) shrinks: Arc<Figures>,
+    /// How a mount's requests came, and how many; set when it ends.
+    pub(crate) served: Arc<OnceLock<String>>,
 }
 
 impl Image {
@@ -66,14 +68,14 @@ impl Image {
         }
         let vfs =
             Vfs::with_budgets(fs, Budgets::default()).map_err(|error| Problem::inside(label(), &error))?;
-        let shrinks = Arc::default();
         Ok(Image {
             name: file.to_owned(),
             file: device_and_inode(file),
             access,
             vfs: Arc::new(vfs),
             device,
-            shrinks,
+            shrinks: Arc::default(),
+            served: Arc::default(),
         })
     }
 
@@ -630,8 +632,8 @@ impl Image {
         let device = Arc::new(MeteredDevice::new(disk));
         let fs = Ext4::open(device.clone(), Options::default())?;
         let vfs = Arc::new(Vfs::with_budgets(fs, Budgets::default())?);
-        let shrinks = Arc::default();
-        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device, shrinks })
+        let (shrinks, served) = (Arc::default(), Arc::default());
+        Ok(Image { name: "image".into(), file: None, access: Access::ReadOnly, vfs, device, shrinks, served })
     }
 }
 

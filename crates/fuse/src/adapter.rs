@@ -1,12 +1,14 @@
 //! State shared by all requests: the file system and the nodes that the kernel knows; nodes and
 //! entries in the form of replies.
 
-use crate::convert::{NodeIds, Ownership, errno, file_attr, unreadable_attr};
+use crate::abi;
+use crate::convert::{NodeIds, Ownership, file_attr, unreadable_attr};
+use crate::init::Agreed;
 use crate::known::{Known, NodeId};
+use crate::notify::Notifier;
+use crate::reply::{self, Listing, Reply};
 use dentree_vfs::{DirEntry, Error, FileSystem, Identity, Inode, ReaddirStart, Result, Vfs};
-use fuser::{
-    Errno, FileAttr, Generation, INodeNo, Notifier, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyWrite,
-};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -43,13 +45,17 @@ impl<F: FileSystem> Shared<F> {
 
     /// The errno of an error for the kernel. Damage and I/O errors are also reported to the
     /// listener.
-    pub(crate) fn refusal(&self, error: &Error) -> Errno {
+    pub(crate) fn errno(&self, error: &Error) -> Errno {
         if let Error::Corrupt(_) | Error::Io(_) = error
             && let Some(listener) = self.listener.get()
         {
             listener(error);
         }
-        errno(error)
+        error.errno()
+    }
+
+    pub(crate) fn refusal(&self, error: &Error) -> Reply {
+        Reply::Error(self.errno(error))
     }
 
     /// Makes the kernel request a node's attributes again. Threads that answer requests may call
@@ -58,8 +64,7 @@ impl<F: FileSystem> Shared<F> {
         /// No offset: pages stay cached.
         const ATTRIBUTES_ALONE: i64 = -1;
         let Some(notifier) = self.notifier.get() else { return Ok(()) };
-        let told = notifier.inval_inode(INodeNo(node.0), ATTRIBUTES_ALONE, 0);
-        told.map_err(|error| Error::Io(Box::new(error)))
+        notifier.inval_inode(node, ATTRIBUTES_ALONE, 0)
     }
 }
 
@@ -96,25 +101,19 @@ pub(crate) struct Adapter<F: FileSystem> {
     pub(crate) ids: NodeIds,
     pub(crate) shared: Arc<Shared<F>>,
     pub(crate) ownership: Ownership,
-    /// Whether the kernel may cache names and attributes. Not where fuser filters callers
+    /// Whether the kernel may cache names and attributes. Not where callers are filtered here
     /// (`allow_root`): the kernel would reply to every user from its cache.
     pub(crate) kernel_caches: bool,
+    /// The user besides root that may make requests; `None` where the kernel filters callers.
+    pub(crate) filtered: Option<u32>,
     /// The mount is read-write.
     pub(crate) changes: bool,
-    /// The kernel has a write-back cache.
-    pub(crate) writes_back: bool,
-    /// The kernel leaves clearing setuid and setgid bits to us.
-    pub(crate) drops_set_id: bool,
-    /// The kernel opens without a request after an OPEN that returned ENOSYS.
-    pub(crate) no_open: bool,
-    /// As `no_open`, for OPENDIR.
-    pub(crate) no_opendir: bool,
+    pub(crate) agreed: Agreed,
 }
 
 impl<F: FileSystem> Adapter<F> {
-    pub(crate) fn inode(&self, node: INodeNo) -> Result<Arc<Inode<F>>> {
+    pub(crate) fn inode(&self, node: NodeId) -> Result<Arc<Inode<F>>> {
         self.shared.requests.fetch_add(1, Relaxed);
-        let node = NodeId(node.0);
         if self.shared.known.contains(node) { self.vfs.inode(self.ids.ino(node)) } else { Err(Error::Stale) }
     }
 
@@ -124,29 +123,31 @@ impl<F: FileSystem> Adapter<F> {
 
     /// The inode of a LOOKUP. `.` is looked up for a file handle whose node was forgotten, of a
     /// directory or not. The kernel compares the generation, and turns ENOENT into ESTALE.
-    pub(crate) fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
+    pub(crate) fn find(&self, parent: NodeId, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
         if name == "." {
             self.shared.requests.fetch_add(1, Relaxed);
-            return self.vfs.inode_by_handle(self.ids.ino(NodeId(parent.0))).map(Some);
+            return self.vfs.inode_by_handle(self.ids.ino(parent)).map(Some);
         }
         self.vfs.lookup(&Identity::Superuser, &self.inode(parent)?, name.as_bytes())
     }
 
     /// Attributes for GETATTR: with the inode number, which of the root is not its node id.
-    pub(crate) fn attr(&self, inode: &Inode<F>) -> FileAttr {
-        file_attr(&inode.attr(), INodeNo(inode.ino().0), self.ownership)
+    pub(crate) fn attr(&self, inode: &Inode<F>) -> abi::Attr {
+        file_attr(&inode.attr(), inode.ino().0, self.ownership)
     }
 
-    /// Attributes of an entry: with the node id.
-    pub(crate) fn entry_attr(&self, inode: &Inode<F>) -> FileAttr {
-        file_attr(&inode.attr(), INodeNo(self.ids.node(inode.ino()).0), self.ownership)
+    /// The entry of an inode, with attributes that show the node id.
+    pub(crate) fn entry(&self, inode: &Inode<F>) -> abi::EntryOut {
+        let node = self.ids.node(inode.ino()).0;
+        let attr = file_attr(&inode.attr(), node, self.ownership);
+        reply::entry(node, self.generation(inode), self.time_to_live(), attr)
     }
 
     /// The generation of a node. For the root it is 0, as the kernel assumes at the mount: it would
     /// drop the root for another one.
-    pub(crate) fn generation(&self, inode: &Inode<F>) -> Generation {
+    fn generation(&self, inode: &Inode<F>) -> u64 {
         let is_root = inode.ino() == self.ids.root;
-        Generation(if is_root { 0 } else { inode.attr().generation.into() })
+        if is_root { 0 } else { inode.attr().generation.into() }
     }
 
     /// Passes `.`, `..` and the entries of `dir` after `offset` to `add`, until that returns that
@@ -180,53 +181,50 @@ impl<F: FileSystem> Adapter<F> {
     }
 
     /// Adds an entry with its attributes, and counts the lookup. Returns whether the reply is full.
-    pub(crate) fn add_plus(&self, reply: &mut ReplyDirectoryPlus, listed: &Listed<'_, F>) -> bool {
+    pub(crate) fn add_plus(&self, listing: &mut Listing<'_>, listed: &Listed<'_, F>) -> bool {
         let inode = match listed {
             Listed::Dot(inode) | Listed::DotDot(inode) => {
                 let attr = self.attr(inode);
-                let (offset, ttl) = (listed.offset(), self.time_to_live());
+                let entry = reply::entry(attr.ino, 0, self.time_to_live(), attr);
                 // The kernel does not count these two.
-                return reply.add(attr.ino, offset, listed.name(), &ttl, &attr, Generation(0));
+                return listing.add(Some(&entry), (attr.ino, listed.offset(), attr.mode), listed.name());
             }
             Listed::Entry(entry) => self.vfs.inode(entry.ino).map_err(|_| entry),
         };
-        let (attr, generation, ttl) = match &inode {
-            Ok(inode) => (self.entry_attr(inode), self.generation(inode), self.time_to_live()),
+        let entry = match &inode {
+            Ok(inode) => self.entry(inode),
             Err(entry) => {
-                let shown = INodeNo(self.ids.node(entry.ino).0);
-                (unreadable_attr(entry.kind, shown), Generation(0), Duration::ZERO)
+                let shown = self.ids.node(entry.ino).0;
+                reply::entry(shown, 0, Duration::ZERO, unreadable_attr(entry.kind, shown))
             }
         };
-        let full = reply.add(attr.ino, listed.offset(), listed.name(), &ttl, &attr, generation);
+        let full = listing.add(Some(&entry), (entry.nodeid, listed.offset(), entry.attr.mode), listed.name());
         if !full {
-            self.shared.known.count(NodeId(attr.ino.0), inode.as_ref().ok());
+            self.shared.known.count(NodeId(entry.nodeid), inode.as_ref().ok());
         }
         full
     }
 
-    /// Replies with an entry, and counts the lookup.
-    pub(crate) fn send_entry(&self, reply: ReplyEntry, found: Result<Arc<Inode<F>>>) {
+    /// The entry of what was found, which counts the lookup.
+    pub(crate) fn found(&self, found: Result<Arc<Inode<F>>>) -> Reply {
         match found {
-            Ok(inode) => {
-                self.tell(&inode);
-                reply.entry(&self.time_to_live(), &self.entry_attr(&inode), self.generation(&inode));
-            }
-            Err(error) => reply.error(self.shared.refusal(&error)),
+            Ok(inode) => Reply::fixed(&self.tell(&inode)),
+            Err(error) => self.shared.refusal(&error),
         }
     }
 
-    pub(crate) fn send_done(&self, reply: ReplyEmpty, done: Result<()>) {
-        match done {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(self.shared.refusal(&error)),
-        }
+    /// The entry of a reply. Counts the lookup.
+    pub(crate) fn tell(&self, inode: &Arc<Inode<F>>) -> abi::EntryOut {
+        self.shared.known.count(self.ids.node(inode.ino()), Some(inode));
+        self.entry(inode)
     }
 
-    pub(crate) fn send_written(&self, reply: ReplyWrite, written: Result<u32>) {
-        match written {
-            Ok(bytes) => reply.written(bytes),
-            Err(error) => reply.error(self.shared.refusal(&error)),
-        }
+    pub(crate) fn done(&self, done: Result<()>) -> Reply {
+        done.map_or_else(|error| self.shared.refusal(&error), |()| Reply::DONE)
+    }
+
+    pub(crate) fn written(&self, written: Result<u32>) -> Reply {
+        written.map_or_else(|error| self.shared.refusal(&error), reply::written)
     }
 }
 
@@ -238,11 +236,11 @@ pub(crate) enum Listed<'a, F: FileSystem> {
 }
 
 impl<'a, F: FileSystem> Listed<'a, F> {
-    pub(crate) fn name(&self) -> &'a OsStr {
+    pub(crate) fn name(&self) -> &'a [u8] {
         match self {
-            Listed::Dot(_) => OsStr::new("."),
-            Listed::DotDot(_) => OsStr::new(".."),
-            Listed::Entry(entry) => OsStr::from_bytes(entry.name),
+            Listed::Dot(_) => b".",
+            Listed::DotDot(_) => b"..",
+            Listed::Entry(entry) => entry.name,
         }
     }
 

@@ -7,30 +7,34 @@
 //!
 //! Whether a setgid bit is cleared depends on the caller's supplementary groups. FUSE does not send
 //! them, so they are read from `/proc` while the caller waits. (`FUSE_SETXATTR_ACL_KILL_SGID` would
-//! do for access ACLs; fuser does not pass it on.) The reply to a write has no mode, so the kernel
-//! is notified to drop its cached attributes.
+//! do for access ACLs alone.) The reply to a write has no mode, so the kernel is notified to drop
+//! its cached attributes.
 //!
-//! O_TMPFILE is not offered: fuser has no request for it.
+//! O_TMPFILE is not offered.
 
+use crate::abi;
 use crate::adapter::Adapter;
-use crate::convert::{device_numbers, timestamp};
+use crate::convert::device_numbers;
 use crate::known::NodeId;
+use crate::request::{Caller, NewAttr};
 use dentree_vfs::{
     Allocate, Durability, Error, FileSystem, FileType, Identity, Inode, Mode, NewKind, OnExisting, Result,
-    SetAttr, SetTime, SetXattr,
+    SetAttr, SetTime, SetXattr, Timestamp,
 };
-use fuser::{INodeNo, RenameFlags, Request, TimeOrNow, WriteFlags};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-const FALLOC_KEEP_SIZE: i32 = 1;
-const FALLOC_PUNCH_HOLE: i32 = 2;
-const FALLOC_ZERO_RANGE: i32 = 16;
-const XATTR_CREATE: i32 = 1;
-const XATTR_REPLACE: i32 = 2;
+const FALLOC_KEEP_SIZE: u32 = 1;
+const FALLOC_PUNCH_HOLE: u32 = 2;
+const FALLOC_ZERO_RANGE: u32 = 16;
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 const ACCESS_LIST: &str = "system.posix_acl_access";
 const SET_ID: u16 = 0o6000;
 
@@ -42,53 +46,33 @@ const COPY_STEP: u64 = 1 << 20;
 /// How long a request waits on a full disk for the space of files that were removed before it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The arguments of SETATTR.
-pub(crate) struct NewAttr {
-    pub(crate) mode: Option<u32>,
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
-    pub(crate) size: Option<u64>,
-    pub(crate) atime: Option<TimeOrNow>,
-    pub(crate) mtime: Option<TimeOrNow>,
-    pub(crate) ctime: Option<SystemTime>,
-    /// The file is open.
-    pub(crate) is_of_file: bool,
-}
-
-impl NewAttr {
-    /// Times of cached writes, which the kernel sends with a file handle. Times that a program sets
-    /// come without one.
-    fn written_back(&self) -> Option<(SystemTime, SystemTime)> {
-        let NewAttr { mode: None, uid: None, gid: None, size: None, atime: None, .. } = *self else {
-            return None;
-        };
-        match (self.mtime, self.ctime) {
-            (Some(TimeOrNow::SpecificTime(mtime)), Some(ctime)) if self.is_of_file => Some((mtime, ctime)),
-            _ => None,
-        }
+/// Times of cached writes, which the kernel sends with a file handle. Times that a program sets
+/// come without one.
+fn written_back(new: &NewAttr) -> Option<(Timestamp, Timestamp)> {
+    let NewAttr { mode: None, uid: None, gid: None, size: None, atime: None, .. } = *new else {
+        return None;
+    };
+    match (new.mtime, new.ctime) {
+        (Some(SetTime::At(mtime)), Some(ctime)) if new.is_of_file => Some((mtime, ctime)),
+        _ => None,
     }
 }
 
 /// A caller whose permissions the kernel has checked.
-fn caller(request: &Request) -> Identity {
-    Identity::Checked { uid: request.uid(), gid: request.gid() }
-}
-
-/// Stands for CAP_FSETID: FUSE sends the caller, not its capabilities.
-fn is_root(request: &Request) -> bool {
-    request.uid() == 0
+fn checked(caller: Caller) -> Identity {
+    Identity::Checked { uid: caller.uid, gid: caller.gid }
 }
 
 /// The caller with all its groups. A caller that has ended has none: a bit is cleared rather than
 /// kept.
-fn member(request: &Request) -> Identity {
-    if is_root(request) {
+fn member(caller: Caller) -> Identity {
+    if caller.is_root() {
         return Identity::Superuser;
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", request.pid())).unwrap_or_default();
+    let status = fs::read_to_string(format!("/proc/{}/status", caller.pid)).unwrap_or_default();
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     let groups = groups.split_whitespace().filter_map(|group| group.parse().ok()).collect();
-    Identity::User { uid: request.uid(), gid: request.gid(), groups }
+    Identity::User { uid: caller.uid, gid: caller.gid, groups }
 }
 
 /// For changes without a new inode.
@@ -97,14 +81,14 @@ const CHECKED: Identity = Identity::Checked { uid: 0, gid: 0 };
 impl<F: FileSystem> Adapter<F> {
     pub(crate) fn make(
         &self,
-        request: &Request,
-        parent: INodeNo,
+        caller: Caller,
+        parent: NodeId,
         name: &OsStr,
         kind: NewKind<'_>,
         (mode, umask): (u32, u32),
     ) -> Result<Arc<Inode<F>>> {
         let mode = Mode { permissions: (mode & 0o7777) as u16, umask: (umask & 0o777) as u16 };
-        let (caller, dir) = (caller(request), self.inode(parent)?);
+        let (caller, dir) = (checked(caller), self.inode(parent)?);
         self.with_space(|| self.vfs.create(&caller, &dir, name.as_bytes(), kind, mode))
     }
 
@@ -122,8 +106,8 @@ impl<F: FileSystem> Adapter<F> {
 
     pub(crate) fn make_node(
         &self,
-        request: &Request,
-        parent: INodeNo,
+        caller: Caller,
+        parent: NodeId,
         name: &OsStr,
         mode: (u32, u32),
         device: u32,
@@ -137,10 +121,10 @@ impl<F: FileSystem> Adapter<F> {
             Some(FileType::BlockDevice) => NewKind::BlockDevice { major, minor },
             _ => return Err(Error::Invalid),
         };
-        self.make(request, parent, name, kind, mode)
+        self.make(caller, parent, name, kind, mode)
     }
 
-    pub(crate) fn remove(&self, parent: INodeNo, name: &OsStr, as_directory: bool) -> Result<()> {
+    pub(crate) fn remove(&self, parent: NodeId, name: &OsStr, as_directory: bool) -> Result<()> {
         let dir = self.inode(parent)?;
         let removed = if as_directory {
             self.vfs.rmdir_and_hold(&CHECKED, &dir, name.as_bytes())?
@@ -153,20 +137,20 @@ impl<F: FileSystem> Adapter<F> {
 
     pub(crate) fn move_name(
         &self,
-        (old_parent, old): (INodeNo, &OsStr),
-        (new_parent, new): (INodeNo, &OsStr),
-        flags: RenameFlags,
-        request: &Request,
+        (old_parent, old): (NodeId, &OsStr),
+        (new_parent, new): (NodeId, &OsStr),
+        flags: u32,
+        caller: Caller,
     ) -> Result<()> {
-        let leaves_whiteout = flags.contains(RenameFlags::RENAME_WHITEOUT);
-        let on_existing = match flags - RenameFlags::RENAME_WHITEOUT {
-            RenameFlags::RENAME_NOREPLACE => OnExisting::Fail,
-            RenameFlags::RENAME_EXCHANGE => OnExisting::Exchange,
-            rest if rest.is_empty() => OnExisting::Replace,
+        let leaves_whiteout = flags & RENAME_WHITEOUT != 0;
+        let on_existing = match flags & !RENAME_WHITEOUT {
+            0 => OnExisting::Replace,
+            RENAME_NOREPLACE => OnExisting::Fail,
+            RENAME_EXCHANGE => OnExisting::Exchange,
             _ => return Err(Error::Invalid),
         };
         let (old_dir, new_dir) = (self.inode(old_parent)?, self.inode(new_parent)?);
-        let caller = caller(request);
+        let caller = checked(caller);
         let replaced = self.with_space(|| {
             let (old, new) = (old.as_bytes(), new.as_bytes());
             if leaves_whiteout {
@@ -188,40 +172,31 @@ impl<F: FileSystem> Adapter<F> {
         }
     }
 
-    pub(crate) fn add_link(&self, node: INodeNo, parent: INodeNo, name: &OsStr) -> Result<Arc<Inode<F>>> {
+    pub(crate) fn add_link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> Result<Arc<Inode<F>>> {
         let (inode, dir) = (self.inode(node)?, self.inode(parent)?);
         self.with_space(|| self.vfs.link(&CHECKED, &inode, &dir, name.as_bytes()))?;
         Ok(inode)
     }
 
-    pub(crate) fn change_attr(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        new: &NewAttr,
-    ) -> Result<Arc<Inode<F>>> {
-        if let Some((mtime, ctime)) = new.written_back() {
+    pub(crate) fn change_attr(&self, caller: Caller, node: NodeId, new: &NewAttr) -> Result<Arc<Inode<F>>> {
+        if let Some((mtime, ctime)) = written_back(new) {
             let inode = self.inode(node)?;
-            self.vfs.write_back_times(&inode, timestamp(mtime), timestamp(ctime))?;
+            self.vfs.write_back_times(&inode, mtime, ctime)?;
             return Ok(inode);
         }
-        let time = |wanted: TimeOrNow| match wanted {
-            TimeOrNow::Now => SetTime::Now,
-            TimeOrNow::SpecificTime(time) => SetTime::At(timestamp(time)),
-        };
         let mut changes = SetAttr {
             permissions: new.mode.map(|mode| (mode & 0o7777) as u16),
             uid: new.uid,
             gid: new.gid,
             size: new.size,
-            atime: new.atime.map(time),
-            mtime: new.mtime.map(time),
-            ctime: new.ctime.map(|time| SetTime::At(timestamp(time))),
+            atime: new.atime,
+            mtime: new.mtime,
+            ctime: new.ctime.map(SetTime::At),
         };
         let inode = self.inode(node)?;
         let owner_changes = changes.uid.is_some() || changes.gid.is_some();
-        if owner_changes || changes.size.is_some() && !is_root(request) {
-            changes.permissions = changes.permissions.or(self.without_set_id(request, &inode));
+        if owner_changes || changes.size.is_some() && !caller.is_root() {
+            changes.permissions = changes.permissions.or(self.without_set_id(caller, &inode));
         }
         self.vfs.set_attr(&CHECKED, &inode, &changes)?;
         Ok(inode)
@@ -229,19 +204,19 @@ impl<F: FileSystem> Adapter<F> {
 
     /// The permissions of a file after a change of content or owner, if they differ and the kernel
     /// leaves that to us.
-    fn without_set_id(&self, request: &Request, file: &Inode<F>) -> Option<u16> {
+    fn without_set_id(&self, caller: Caller, file: &Inode<F>) -> Option<u16> {
         let before = file.attr();
-        if !self.drops_set_id || file.is_dir() || before.permissions & SET_ID == 0 {
+        if !self.agreed.drops_set_id || file.is_dir() || before.permissions & SET_ID == 0 {
             return None;
         }
-        let left = member(request).without_set_id(&before);
+        let left = member(caller).without_set_id(&before);
         (left != before.permissions).then_some(left)
     }
 
     /// Before the content changes: no program runs with another user's content under its owner's
     /// identity.
-    fn drop_set_id(&self, request: &Request, file: &Inode<F>) -> Result<()> {
-        let Some(permissions) = self.without_set_id(request, file) else { return Ok(()) };
+    fn drop_set_id(&self, caller: Caller, file: &Inode<F>) -> Result<()> {
+        let Some(permissions) = self.without_set_id(caller, file) else { return Ok(()) };
         let left = SetAttr { permissions: Some(permissions), ..SetAttr::default() };
         self.vfs.set_attr(&CHECKED, file, &left)?;
         self.shared.forget_attributes(self.ids.node(file.ino()))
@@ -249,18 +224,18 @@ impl<F: FileSystem> Adapter<F> {
 
     pub(crate) fn write_at(
         &self,
-        request: &Request,
-        node: INodeNo,
+        caller: Caller,
+        node: NodeId,
         offset: u64,
         data: &[u8],
-        flags: WriteFlags,
+        flags: u32,
     ) -> Result<u32> {
         let file = self.inode(node)?;
-        let written = if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+        let written = if flags & abi::write::CACHE != 0 {
             self.write_gathered(&file, offset, data)?
         } else {
-            if flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                self.drop_set_id(request, &file)?;
+            if flags & abi::write::KILL_SUIDGID != 0 {
+                self.drop_set_id(caller, &file)?;
             }
             self.with_space(|| self.vfs.write(&CHECKED, &file, offset, data))?
         };
@@ -284,14 +259,14 @@ impl<F: FileSystem> Adapter<F> {
 
     pub(crate) fn change_space(
         &self,
-        request: &Request,
-        node: INodeNo,
+        caller: Caller,
+        node: NodeId,
         offset: u64,
         len: u64,
-        mode: i32,
+        mode: u32,
     ) -> Result<()> {
-        const PUNCH: i32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
-        const ZERO_KEEP: i32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
+        const PUNCH: u32 = FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE;
+        const ZERO_KEEP: u32 = FALLOC_ZERO_RANGE | FALLOC_KEEP_SIZE;
         let how = match mode {
             0 => Allocate::Reserve,
             FALLOC_KEEP_SIZE => Allocate::ReserveKeepSize,
@@ -301,8 +276,8 @@ impl<F: FileSystem> Adapter<F> {
             _ => return Err(Error::Unsupported(format!("fallocate mode {mode:#x}").into())),
         };
         let file = self.inode(node)?;
-        if !is_root(request) {
-            self.drop_set_id(request, &file)?;
+        if !caller.is_root() {
+            self.drop_set_id(caller, &file)?;
         }
         self.with_space(|| self.vfs.allocate(&CHECKED, &file, offset, len, how))
     }
@@ -310,14 +285,14 @@ impl<F: FileSystem> Adapter<F> {
     /// Copies within the image. The kernel has written back its cached data.
     pub(crate) fn copy(
         &self,
-        request: &Request,
-        (from, at): (INodeNo, u64),
-        (to, target): (INodeNo, u64),
+        caller: Caller,
+        (from, at): (NodeId, u64),
+        (to, target): (NodeId, u64),
         len: u64,
     ) -> Result<u32> {
         let (from, to) = (self.inode(from)?, self.inode(to)?);
-        if !is_root(request) {
-            self.drop_set_id(request, &to)?;
+        if !caller.is_root() {
+            self.drop_set_id(caller, &to)?;
         }
         let len = len.min(COPY_MAX);
         let mut piece = vec![0; len.min(COPY_STEP) as usize];
@@ -338,18 +313,18 @@ impl<F: FileSystem> Adapter<F> {
         Ok(done as u32)
     }
 
-    pub(crate) fn make_durable(&self, node: INodeNo, data_only: bool) -> Result<()> {
+    pub(crate) fn make_durable(&self, node: NodeId, data_only: bool) -> Result<()> {
         let durability = if data_only { Durability::Data } else { Durability::Full };
         self.vfs.fsync(&*self.inode(node)?, durability)
     }
 
     pub(crate) fn set_xattr(
         &self,
-        request: &Request,
-        node: INodeNo,
+        caller: Caller,
+        node: NodeId,
         name: &OsStr,
         value: &[u8],
-        flags: i32,
+        flags: u32,
     ) -> Result<()> {
         let how = match flags {
             0 => SetXattr::Any,
@@ -358,22 +333,15 @@ impl<F: FileSystem> Adapter<F> {
             _ => return Err(Error::Invalid),
         };
         let inode = self.inode(node)?;
-        let mut caller = if name == ACCESS_LIST { member(request) } else { CHECKED };
-        if let Identity::User { uid, .. } = &mut caller {
+        let mut setter = if name == ACCESS_LIST { member(caller) } else { CHECKED };
+        if let Identity::User { uid, .. } = &mut setter {
             // The kernel has checked that the caller may act as the owner.
             *uid = inode.attr().uid;
         }
-        self.with_space(|| self.vfs.setxattr(&caller, &inode, name.as_bytes(), value, how))
+        self.with_space(|| self.vfs.setxattr(&setter, &inode, name.as_bytes(), value, how))
     }
 
-    pub(crate) fn remove_xattr(&self, node: INodeNo, name: &OsStr) -> Result<()> {
+    pub(crate) fn remove_xattr(&self, node: NodeId, name: &OsStr) -> Result<()> {
         self.vfs.removexattr(&CHECKED, &*self.inode(node)?, name.as_bytes())
-    }
-
-    /// The parts of a reply with an entry. Counts the lookup.
-    pub(crate) fn tell(&self, inode: &Arc<Inode<F>>) -> NodeId {
-        let node = self.ids.node(inode.ino());
-        self.shared.known.count(node, Some(inode));
-        node
     }
 }

@@ -1,9 +1,8 @@
-//! Conversions between types of the vfs and of fuser.
+//! Conversions between types of the vfs and of the protocol.
 
+use crate::abi;
 use crate::known::NodeId;
-use dentree_vfs::{Attr, Error, FileType, Ino, Timestamp};
-use fuser::{Errno, FileAttr, INodeNo};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use dentree_vfs::{Attr, FileType, Ino};
 
 /// The owner and group of all files, instead of the image's: `-o uid=`, `-o gid=`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,34 +38,19 @@ impl NodeIds {
     }
 }
 
-pub(crate) fn errno(error: &Error) -> Errno {
-    Errno::from_i32(error.errno().raw_os_error())
-}
-
-pub(crate) fn file_type(kind: FileType) -> fuser::FileType {
-    match kind {
-        FileType::Regular => fuser::FileType::RegularFile,
-        FileType::Directory => fuser::FileType::Directory,
-        FileType::Symlink => fuser::FileType::Symlink,
-        FileType::CharDevice => fuser::FileType::CharDevice,
-        FileType::BlockDevice => fuser::FileType::BlockDevice,
-        FileType::Fifo => fuser::FileType::NamedPipe,
-        FileType::Socket => fuser::FileType::Socket,
-    }
-}
-
-/// Attributes with the number `shown`, from which fuser takes the node id of an entry.
-pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAttr {
-    FileAttr {
+/// Attributes that show the number `shown`.
+pub(crate) fn file_attr(attr: &Attr, shown: u64, owner: Ownership) -> abi::Attr {
+    abi::Attr {
         ino: shown,
         size: attr.size,
         blocks: attr.blocks,
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime: system_time(attr.ctime),
-        crtime: UNIX_EPOCH,
-        kind: file_type(attr.kind),
-        perm: attr.permissions,
+        atime: attr.atime.seconds,
+        mtime: attr.mtime.seconds,
+        ctime: attr.ctime.seconds,
+        atimensec: attr.atime.nanos,
+        mtimensec: attr.mtime.nanos,
+        ctimensec: attr.ctime.nanos,
+        mode: attr.kind.mode_bits() | u32::from(attr.permissions),
         nlink: attr.nlink,
         uid: owner.uid.unwrap_or(attr.uid),
         gid: owner.gid.unwrap_or(attr.gid),
@@ -78,44 +62,9 @@ pub(crate) fn file_attr(attr: &Attr, shown: INodeNo, owner: Ownership) -> FileAt
 
 /// The entry of an unreadable inode in a listing: its type only. Its lifetime is zero, so that a
 /// request for the file gets the error.
-pub(crate) fn unreadable_attr(kind: Option<FileType>, shown: INodeNo) -> FileAttr {
-    FileAttr {
-        ino: shown,
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: file_type(kind.unwrap_or(FileType::Regular)),
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
-fn system_time(time: Timestamp) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole =
-        if time.seconds < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
-    whole.and_then(|t| t.checked_add(Duration::from_nanos(time.nanos.into()))).unwrap_or(UNIX_EPOCH)
-}
-
-/// A time from the kernel. Before 1970 fuser subtracts the nanoseconds, which always count
-/// forwards; this undoes it.
-pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    let parts = |since: Duration| (since.as_secs() as i64, since.subsec_nanos());
-    match time.duration_since(UNIX_EPOCH).map(parts) {
-        Ok((seconds, nanos)) => Timestamp { seconds, nanos },
-        Err(before) => {
-            let (seconds, nanos) = parts(before.duration());
-            Timestamp { seconds: -seconds, nanos }
-        }
-    }
+pub(crate) fn unreadable_attr(kind: Option<FileType>, shown: u64) -> abi::Attr {
+    let mode = kind.unwrap_or(FileType::Regular).mode_bits();
+    abi::Attr { ino: shown, mode, nlink: 1, ..abi::Attr::default() }
 }
 
 /// The inverse of [`device_number`].
@@ -132,6 +81,7 @@ fn device_number(major: u32, minor: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dentree_vfs::Timestamp;
 
     #[test]
     fn node_ids_and_inode_numbers_map_one_to_one() {
@@ -145,8 +95,10 @@ mod tests {
 
     #[test]
     fn a_time_before_1970_keeps_its_nanoseconds() {
-        let time = system_time(Timestamp { seconds: -2, nanos: 300_000_000 });
-        assert_eq!(UNIX_EPOCH.duration_since(time).unwrap(), Duration::from_millis(1700));
+        let vfs = dentree_vfs::Vfs::new(dentree_vfs::MemoryFs::default()).unwrap();
+        let mtime = Timestamp { seconds: -2, nanos: 300_000_000 };
+        let shown = file_attr(&Attr { mtime, ..vfs.root().attr() }, 7, Ownership::default());
+        assert_eq!((shown.mtime, shown.mtimensec, shown.ino), (-2, 300_000_000, 7));
     }
 
     #[test]

@@ -10,10 +10,12 @@
 //! thread that serves none does it, as in `seek.rs`.
 
 use crate::adapter::{Adapter, Shared};
+use crate::known::NodeId;
+use crate::reply::{self, Reply};
+use crate::request::Caller;
 use dentree_vfs::{Attr, Error, FileSystem, Identity, Inode, Result};
-use fuser::{INodeNo, ReplyIoctl, Request};
+use rustix::io::Errno;
 use std::sync::Arc;
-use std::thread;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -74,43 +76,29 @@ fn long(bytes: &[u8], number: usize) -> Result<u64> {
 }
 
 impl<F: FileSystem> Adapter<F> {
-    pub(crate) fn control(
-        &self,
-        request: &Request,
-        node: INodeNo,
-        command: u32,
-        bytes: &[u8],
-        reply: ReplyIoctl,
-    ) {
-        let inode = match self.inode(node) {
-            Ok(inode) => inode,
-            Err(error) => return reply.error(self.shared.refusal(&error)),
-        };
+    pub(crate) fn control(&self, caller: Caller, node: NodeId, command: u32, bytes: &[u8]) -> Result<Reply> {
+        let inode = self.inode(node)?;
         let attr = inode.attr();
-        match command {
-            FS_IOC_GETFLAGS => reply.ioctl(0, &attr.flags.to_ne_bytes()),
-            FS_IOC_GETVERSION => reply.ioctl(0, &attr.generation.to_ne_bytes()),
+        Ok(match command {
+            FS_IOC_GETFLAGS => reply::ioctl(&attr.flags.to_ne_bytes()),
+            FS_IOC_GETVERSION => reply::ioctl(&attr.generation.to_ne_bytes()),
             FS_IOC_FSGETXATTR => {
                 let mut fsxattr = [0; FSXATTR_LEN];
                 fsxattr[..4].copy_from_slice(&xflags_of(attr.flags).to_ne_bytes());
-                reply.ioctl(0, &fsxattr);
+                reply::ioctl(&fsxattr)
             }
-            FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR => match wanted(command, bytes, &attr) {
-                Ok(flags) => self.set_flags(node, inode, flags, reply),
-                Err(error) => reply.error(self.shared.refusal(&error)),
-            },
-            FITRIM => match self.trim(request, bytes) {
-                Ok(range) => reply.ioctl(0, &range),
-                Err(error) => reply.error(self.shared.refusal(&error)),
-            },
-            _ => reply.error(fuser::Errno::ENOTTY),
-        }
+            FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR => {
+                self.set_flags(node, inode, wanted(command, bytes, &attr)?)
+            }
+            FITRIM => reply::ioctl(&self.trim(caller, bytes)?),
+            _ => Reply::Error(Errno::NOTTY),
+        })
     }
 
     /// Trims a `struct fstrim_range`: start, length, shortest run. Returns it with the number of
     /// trimmed bytes. For root and the user that mounts.
-    fn trim(&self, request: &Request, range: &[u8]) -> Result<Vec<u8>> {
-        if request.uid() != 0 && request.uid() != rustix::process::geteuid().as_raw() {
+    fn trim(&self, caller: Caller, range: &[u8]) -> Result<Vec<u8>> {
+        if !caller.is_root() && caller.uid != rustix::process::geteuid().as_raw() {
             return Err(Error::NotPermitted);
         }
         let (start, len, least) = (long(range, 0)?, long(range, 1)?, long(range, 2)?);
@@ -121,29 +109,25 @@ impl<F: FileSystem> Adapter<F> {
         Ok([start, trimmed, least].map(u64::to_ne_bytes).concat())
     }
 
-    fn set_flags(&self, node: INodeNo, inode: Arc<Inode<F>>, flags: u32, reply: ReplyIoctl) {
+    fn set_flags(&self, node: NodeId, inode: Arc<Inode<F>>, flags: u32) -> Reply {
         let newly = flags & !inode.attr().flags & (IMMUTABLE | APPEND_ONLY);
-        if newly == 0 || inode.is_dir() || !self.writes_back {
+        if newly == 0 || inode.is_dir() || !self.agreed.writes_back {
             let set = self.vfs.set_flags(&Identity::Superuser, &inode, flags);
-            return self.shared.send_control(reply, set);
+            return self.shared.controlled(set);
         }
         let (vfs, shared) = (Arc::clone(&self.vfs), Arc::clone(&self.shared));
-        let settle = move || {
+        let find = move || {
             let sent = shared.let_go(node, 0..u64::MAX);
             let set = sent.and_then(|()| vfs.set_flags(&Identity::Superuser, &inode, flags));
-            shared.send_control(reply, set);
+            shared.controlled(set)
         };
-        // Without a thread, dropping the reply reports the failure.
-        let _ = thread::Builder::new().name("flags".into()).spawn(settle);
+        Reply::Later { find: Box::new(find), instead: Box::new(Reply::Error(Errno::AGAIN)) }
     }
 }
 
 impl<F: FileSystem> Shared<F> {
-    fn send_control(&self, reply: ReplyIoctl, done: Result<()>) {
-        match done {
-            Ok(()) => reply.ioctl(0, &[]),
-            Err(error) => reply.error(self.refusal(&error)),
-        }
+    fn controlled(&self, done: Result<()>) -> Reply {
+        done.map_or_else(|error| self.refusal(&error), |()| reply::ioctl(&[]))
     }
 }
 

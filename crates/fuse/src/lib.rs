@@ -3,7 +3,8 @@
 //!
 //! [`mount`] attaches the file system to a directory, as root by `mount(2)` and as anybody else
 //! through `fusermount3`, and answers a [`Session`]; [`Session::serve`] answers the kernel's
-//! requests with several threads until the mount is gone, by a [`Handle`] or from outside.
+//! requests until the mount is gone, by a [`Handle`] or from outside: those of its io_uring queues
+//! where it offers them, else those of `/dev/fuse`.
 //!
 //! ```no_run
 //! # fn example<F: dentree_vfs::FileSystem>(vfs: std::sync::Arc<dentree_vfs::Vfs<F>>) -> Result<(), Box<dyn std::error::Error>> {
@@ -15,18 +16,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod abi;
 mod adapter;
 mod changes;
+mod classic;
 mod convert;
+mod init;
 mod ioctl;
 mod known;
 mod mountpoint;
+mod notify;
 mod options;
+mod pool;
+mod reply;
+mod request;
 mod requests;
+mod ring;
 mod seek;
 mod session;
 
 pub use convert::Ownership;
 pub use mountpoint::unmount;
 pub use options::{MountError, Options, Visibility};
-pub use session::{Handle, Session, mount};
+pub use session::{Channel, Handle, Session, mount};

@@ -1,8 +1,8 @@
 //! Attaching a `/dev/fuse` connection to a directory, and detaching it.
 //!
 //! Root mounts by `mount(2)`; other users through `fusermount3`, which is setuid root and sends the
-//! connection over a socket. fuser can do both, but at the end of a session it unmounts whatever is
-//! mounted at the path then, also after another program unmounted it; and it sets no subtype.
+//! connection over a socket. At the end of a session nothing is unmounted that another program has
+//! mounted at the path since.
 
 use crate::options::{MountError, Options, Visibility};
 use dentree_sync::Mutex;

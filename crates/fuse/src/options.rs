@@ -40,13 +40,15 @@ pub struct Options {
     pub noexec: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
-    /// Threads that answer requests.
+    /// Most threads that serve requests from `/dev/fuse`; one is awake while none waits.
     pub threads: NonZero<usize>,
+    /// Whether requests come over io_uring: `None` where the kernel offers it.
+    pub io_uring: Option<bool>,
 }
 
 impl Default for Options {
-    /// Visible to the owner, the image's own ownership, no setuid, no devices, a thread for each
-    /// processor and at least eight: one that waits for the disk answers no other request, and
+    /// Visible to the owner, the image's own ownership, no setuid, no devices, up to a thread for
+    /// each processor and at least 32: one that waits for the disk serves no other request, and
     /// fsyncs share a commit only as far as there are threads that have come to it.
     fn default() -> Self {
         let processors = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
@@ -59,7 +61,8 @@ impl Default for Options {
             dev: false,
             noexec: false,
             nonempty: false,
-            threads: processors.max(NonZero::<usize>::MIN.saturating_add(7)),
+            threads: processors.max(NonZero::<usize>::MIN.saturating_add(31)),
+            io_uring: None,
         }
     }
 }
@@ -93,6 +96,15 @@ pub enum MountError {
     /// The kernel or the helper said no.
     #[error("cannot mount: {0}")]
     Refused(#[source] io::Error),
+    /// `io_uring` was demanded.
+    #[error(
+        "the kernel offers no FUSE over io_uring: it needs Linux 6.14 and, as root, \
+         `echo Y > /sys/module/fuse/parameters/enable_uring`; or leave out -o io_uring"
+    )]
+    NoRing,
+    /// The rings cannot be made.
+    #[error("io_uring cannot be used: {0}; leave out -o io_uring")]
+    Ring(#[source] io::Error),
     /// Mounted, but kernel and server do not understand each other.
     #[error("the kernel's FUSE and ours cannot agree on a protocol: {0}")]
     Protocol(#[source] io::Error),

@@ -6,16 +6,17 @@
 //!
 //! The kernel may be told that while the inode's seek is under way: libfuse's documentation of
 //! `fuse_lowlevel_notify_inval_inode` names the requests during which it must not be, and this is
-//! none of them. But the thread that tells it waits until others have answered what it sends. So no
-//! thread that answers requests does: each such seek has a thread of its own, as many as there are
-//! programs that wait for one.
+//! none of them. But the thread that tells it waits until others have served what it sends. So a
+//! thread of the pool does, as many as there are programs that wait for one. A ring has a limit of
+//! them; beyond it all is data.
 
+use crate::abi;
 use crate::adapter::{Adapter, Shared};
+use crate::known::NodeId;
+use crate::reply::Reply;
 use dentree_vfs::{Error, Extent, FileSystem, Inode, Result, Vfs};
-use fuser::{INodeNo, ReplyLseek};
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -54,24 +55,26 @@ fn look<F: FileSystem>(vfs: &Vfs<F>, file: &Inode<F>, offset: u64, wanted: Wante
 }
 
 impl<F: FileSystem> Adapter<F> {
-    /// Answers where the next data or hole at or behind `offset` begins.
-    pub(crate) fn seek(&self, node: INodeNo, offset: u64, wanted: Wanted, reply: ReplyLseek) {
-        let looked = self.inode(node).and_then(|file| Ok((look(&self.vfs, &file, offset, wanted)?, file)));
-        let (first, file) = match looked {
-            Ok(looked) => looked,
-            Err(error) => return reply.error(self.shared.refusal(&error)),
-        };
-        if !self.writes_back || first.empty.is_empty() {
-            return self.shared.send_place(reply, Ok(first.answer));
+    /// Finds where the next data or hole at or behind `offset` begins.
+    pub(crate) fn seek(&self, node: NodeId, offset: u64, wanted: Wanted) -> Result<Reply> {
+        let file = self.inode(node)?;
+        let first = look(&self.vfs, &file, offset, wanted)?;
+        if !self.agreed.writes_back || first.empty.is_empty() {
+            return Ok(self.shared.place(Ok(first.answer)));
         }
         let (vfs, shared) = (Arc::clone(&self.vfs), Arc::clone(&self.shared));
-        let settle = move || {
-            let settled = shared.settle(node, offset, first, || look(&vfs, &file, offset, wanted));
-            shared.send_place(reply, settled);
+        // A hole that is taken for data is read as zeros. How long the file is, only the kernel
+        // knows.
+        let instead = match wanted {
+            Wanted::Data => offset,
+            Wanted::Hole => file.attr().size.max(offset.saturating_add(1)),
         };
-        // Where there is no thread, the answer that is dropped with it says that the seek has
-        // failed.
-        let _ = thread::Builder::new().name("seek".into()).spawn(settle);
+        let instead = Box::new(self.shared.place(Ok(Some(instead))));
+        let find = move || {
+            let settled = shared.settle(node, offset, first, || look(&vfs, &file, offset, wanted));
+            shared.place(settled)
+        };
+        Ok(Reply::Later { find: Box::new(find), instead })
     }
 }
 
@@ -79,7 +82,7 @@ impl<F: FileSystem> Shared<F> {
     /// What is found when the kernel has sent what it had of that which seemed to have no data.
     fn settle(
         &self,
-        node: INodeNo,
+        node: NodeId,
         offset: u64,
         first: Look,
         again: impl Fn() -> Result<Look>,
@@ -94,19 +97,17 @@ impl<F: FileSystem> Shared<F> {
     }
 
     /// Has the kernel send what was written to a part of a file, and forget that part.
-    pub(crate) fn let_go(&self, node: INodeNo, part: Range<u64>) -> Result<()> {
+    pub(crate) fn let_go(&self, node: NodeId, part: Range<u64>) -> Result<()> {
         let Some(notifier) = self.notifier.get() else { return Ok(()) };
         let begin = i64::try_from(part.start).map_err(|_| Error::NoExtent)?;
         // 0: all behind `begin`.
         let len = i64::try_from(part.end - part.start).unwrap_or(0);
-        notifier.inval_inode(node, begin, len).map_err(|error| Error::Io(Box::new(error)))
+        notifier.inval_inode(node, begin, len)
     }
 
-    fn send_place(&self, reply: ReplyLseek, found: Result<Option<u64>>) {
-        let place = found.and_then(|at| at.and_then(|at| i64::try_from(at).ok()).ok_or(Error::NoExtent));
-        match place {
-            Ok(at) => reply.offset(at),
-            Err(error) => reply.error(self.refusal(&error)),
-        }
+    fn place(&self, found: Result<Option<u64>>) -> Reply {
+        // The kernel takes offsets as signed.
+        let place = found.and_then(|at| at.filter(|&at| i64::try_from(at).is_ok()).ok_or(Error::NoExtent));
+        place.map_or_else(|error| self.refusal(&error), |offset| Reply::fixed(&abi::LseekOut { offset }))
     }
 }

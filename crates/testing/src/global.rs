@@ -71,3 +71,36 @@ impl Drop for DeviceForAll {
         let _ = fs::set_permissions(FUSE, self.before.clone());
     }
 }
+
+const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// The kernel offers FUSE over io_uring to new mounts, until the last of these is dropped.
+#[derive(Debug)]
+pub struct OverIoUring {
+    file: File,
+}
+
+impl OverIoUring {
+    /// Has the kernel offer it; `None`, with the reason printed, where it cannot.
+    ///
+    /// # Panics
+    /// Where the parameter is there and cannot be locked.
+    pub fn enable() -> Option<OverIoUring> {
+        let Ok(file) = File::options().read(true).write(true).open(ENABLE_URING) else {
+            println!("skipped: needs root, and a kernel with {ENABLE_URING}");
+            return None;
+        };
+        rustix::fs::flock(&file, FlockOperation::LockShared).expect(ENABLE_URING);
+        fs::write(ENABLE_URING, "Y").expect(ENABLE_URING);
+        Some(OverIoUring { file })
+    }
+}
+
+impl Drop for OverIoUring {
+    fn drop(&mut self) {
+        // Only the last one gets the lock. Off is the kernel's default.
+        if rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::write(ENABLE_URING, "N");
+        }
+    }
+}

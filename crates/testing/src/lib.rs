@@ -26,7 +26,7 @@ mod proxy;
 #[cfg(feature = "s3")]
 mod s3;
 
-pub use global::{DeviceForAll, Global, device_for_all, drop_caches};
+pub use global::{DeviceForAll, Global, OverIoUring, device_for_all, drop_caches};
 pub use mounts::{LoopDevice, LoopMount, MountPoint, detach, is_mount_point, unmount};
 pub use nbd::NbdServer;
 pub use nbd_export::{Cut, NbdExport, nbd_greet};

@@ -12,7 +12,8 @@ pub(crate) fn print(session: &Session) {
         report::print(format_args!("{}", image.at(b"")));
         let pressure = image.shrinks.get().map(|shrinks| ("pressure", pressure(&shrinks)));
         let network = image.device.transfers().map(|transfers| ("network", network(&transfers)));
-        for (what, figures) in figures(&image).into_iter().chain(network).chain(pressure) {
+        let served = image.served.get().map(|served| ("mount", served.clone()));
+        for (what, figures) in figures(&image).into_iter().chain(network).chain(pressure).chain(served) {
             report::print(format_args!("{what:>12}  {figures}"));
         }
     }

@@ -14,7 +14,7 @@ use crate::output::escape;
 use crate::pressure;
 use crate::report::{self, Problem, Status, Stop};
 use dentree_blockdev::Access;
-use dentree_fuse::{Handle, MountError};
+use dentree_fuse::{Channel, Handle, MountError};
 use dentree_sync::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -55,7 +55,8 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     mounted.listen(report_once(move |error| report::print_problem(&troubled_image.problem(b"", error))));
     let handle = mounted.handle();
     let served_image = image.clone();
-    thread::spawn(move || unmount_on(signals, &handle, &served_image));
+    let stopping = handle.clone();
+    thread::spawn(move || unmount_on(signals, &stopping, &served_image));
     if background::is_background() {
         background::announce().map_err(local)?;
     } else if io::stderr().is_terminal() {
@@ -68,10 +69,20 @@ pub(super) fn run(session: &Session, args: &MountArgs) -> Result<(), Stop> {
     let write_back = writes.then(|| WriteBack::start(image.clone()));
     let pressure = pressure::Watch::start(image.vfs.clone(), image.shrinks.clone());
     let served = mounted.serve();
+    // The first and only one.
+    let _ = image.served.set(figures(&handle));
     drop(pressure);
     drop(write_back);
     listening.close();
     Ok(served.map_err(local)?)
+}
+
+fn figures(handle: &Handle) -> String {
+    let channel = match handle.channel() {
+        Channel::Classic => "/dev/fuse",
+        Channel::Ring => "io_uring",
+    };
+    format!("{} requests over {channel}", handle.requests())
 }
 
 /// Limit of distinct errors that are reported.

@@ -105,6 +105,8 @@ impl MountOptions {
             "exec" => mount.noexec = false,
             "noexec" => mount.noexec = true,
             "nonempty" => mount.nonempty = true,
+            "io_uring" => mount.io_uring = Some(true),
+            "no_io_uring" => mount.io_uring = Some(false),
             "fakeroot" => {
                 mount.ownership.uid = Some(rustix::process::getuid().as_raw());
                 mount.ownership.gid = Some(rustix::process::getgid().as_raw());
@@ -269,6 +271,13 @@ mod tests {
     fn allow_root_and_allow_other_exclude_each_other() {
         assert!(refused("allow_other,allow_root").contains("exclude each other"));
         parsed(&["allow_root,allow_root"]).unwrap();
+    }
+
+    #[test]
+    fn the_last_wish_about_io_uring_counts() {
+        assert_eq!(parsed(&[]).unwrap().mount.io_uring, None);
+        assert_eq!(parsed(&["no_io_uring,io_uring"]).unwrap().mount.io_uring, Some(true));
+        assert_eq!(parsed(&["io_uring", "no_io_uring"]).unwrap().mount.io_uring, Some(false));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A file system in memory, and mounts of it that end with the test.
-#![allow(dead_code)] // each test file uses a part of it
 
-use dentree_fuse::{Handle, Options, Session};
+use dentree_fuse::{Channel, Handle, Options, Session};
+use dentree_testing::OverIoUring;
 use dentree_vfs::{
     Attr, DirEntry, Error, Extent, FileSystem, FileType, FsStat, Ino, Lookup, ReaddirStart, Result,
     Timestamp, Vfs,
@@ -251,7 +251,11 @@ pub struct Mounted {
     pub handle: Handle,
     serving: Option<JoinHandle<io::Result<()>>>,
     _dir: TempDir,
+    _ring: Option<OverIoUring>,
 }
+
+/// Whether this binary's mounts go over io_uring.
+pub const OVER_RING: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"over_ring");
 
 impl Mounted {
     /// Waits for the session's end and answers how it ended.
@@ -280,13 +284,26 @@ pub fn mount_vfs<F: FileSystem>(vfs: &Arc<Vfs<F>>, options: &Options) -> Option<
     if !can_mount() {
         return None;
     }
+    let ring = ring()?;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mnt");
     std::fs::create_dir(&path).unwrap();
-    let session: Session<F> = dentree_fuse::mount(vfs.clone(), &path, options).unwrap();
+    let options = Options { io_uring: Some(OVER_RING), ..options.clone() };
+    let session: Session<F> = dentree_fuse::mount(vfs.clone(), &path, &options).unwrap();
     let handle = session.handle();
+    assert_eq!(handle.channel(), if OVER_RING { Channel::Ring } else { Channel::Classic });
     let serving = Some(std::thread::spawn(move || session.serve()));
-    Some(Mounted { path, handle, serving, _dir: dir })
+    Some(Mounted { path, handle, serving, _dir: dir, _ring: ring })
+}
+
+/// What a mount of this binary needs; `None`, with the reason printed, where it is missing.
+pub fn ring() -> Option<Option<OverIoUring>> {
+    if OVER_RING { OverIoUring::enable().map(Some) } else { Some(None) }
+}
+
+/// Options of a mount over this binary's channel.
+pub fn offered() -> Options {
+    Options { io_uring: Some(OVER_RING), ..Options::default() }
 }
 
 /// Whether mounts can be made here; prints why not.

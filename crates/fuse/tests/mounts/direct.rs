@@ -1,8 +1,6 @@
 //! Asynchronous direct writes beside readers of the page cache.
 
-mod common;
-
-use common::mount_vfs;
+use crate::common::mount_vfs;
 use dentree_fuse::Options;
 use dentree_vfs::{MemoryFs, Vfs};
 use std::fs::{self, File};

@@ -2,9 +2,7 @@
 //! this says more about speed than a clock on a busy machine; and it shows that what the kernel was
 //! asked for at the start it also does.
 
-mod common;
-
-use common::{Mounted, mount_vfs};
+use crate::common::{Mounted, mount_vfs};
 use dentree_fuse::Options;
 use dentree_testing::{Global, drop_caches, wait_until};
 use dentree_vfs::{MemoryFs, Vfs};

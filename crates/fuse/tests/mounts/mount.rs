@@ -1,8 +1,6 @@
 //! A file system in memory, mounted, seen through the kernel.
 
-mod common;
-
-use common::{Mounted, ROOT, Tree, can_mount, mount};
+use crate::common::{Mounted, ROOT, Tree, can_mount, mount, offered, ring};
 use dentree_fuse::{MountError, Options, Ownership, Visibility};
 use dentree_testing::{Global, drop_caches, is_mount_point, unmount, wait_until};
 use dentree_vfs::Vfs;
@@ -295,7 +293,7 @@ fn unmounting_hides_the_mount_at_once_and_waits_for_open_files() {
     assert!(!mounted.handle.is_alive());
 }
 
-// fuser's own unmounting, at a session's end, unmounts whatever stands at the path by then.
+// Unmounting a path at a session's end would unmount whatever stands there by then.
 #[test]
 fn a_session_that_was_unmounted_from_outside_leaves_the_next_mount_alone() {
     let Some(mut mounted) = mount(Tree::new(), &Options::default()) else { return };
@@ -420,9 +418,10 @@ fn a_session_that_is_never_served_unmounts_when_dropped() {
     if !can_mount() {
         return;
     }
+    let Some(_ring) = ring() else { return };
     let dir = tempfile::tempdir().unwrap();
     let vfs = Arc::new(Vfs::new(Tree::new()).unwrap());
-    let session = dentree_fuse::mount(vfs, dir.path(), &Options::default()).unwrap();
+    let session = dentree_fuse::mount(vfs, dir.path(), &offered()).unwrap();
     assert!(is_mount_point(dir.path()));
     let _held_elsewhere = session.handle();
     drop(session);
@@ -434,9 +433,10 @@ fn a_session_that_is_unmounted_before_it_is_served_ends_well() {
     if !can_mount() {
         return;
     }
+    let Some(_ring) = ring() else { return };
     let dir = tempfile::tempdir().unwrap();
     let vfs = Arc::new(Vfs::new(Tree::new()).unwrap());
-    let session = dentree_fuse::mount(vfs, dir.path(), &Options::default()).unwrap();
+    let session = dentree_fuse::mount(vfs, dir.path(), &offered()).unwrap();
     unmount(dir.path());
     session.serve().unwrap();
 }

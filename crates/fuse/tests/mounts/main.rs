@@ -1,0 +1,9 @@
+//! Mounts whose requests come over `/dev/fuse`.
+
+mod changes;
+mod common;
+mod direct;
+mod lives;
+mod mount;
+mod programs;
+mod requests;
