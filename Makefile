@@ -24,6 +24,7 @@ docs:
 
 unit:
 	cargo test --workspace --quiet --no-fail-fast
+	DENTREE_TEST_OVER=io_uring cargo test -p dentree --quiet --test mount_calls --test mount_handles --test mount_killed --test mount_rw
 
 # The concurrent protocols: every interleaving of small cases, then random interleavings of the whole cache.
 models: model-dcache model-tests model-libs model-locks model-interleavings

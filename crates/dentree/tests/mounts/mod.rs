@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test binary uses a part
 
-use dentree_testing::{LoopMount, detach, is_mount_point, said, wait_until};
+use dentree_testing::{LoopMount, OverIoUring, detach, is_mount_point, said, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
@@ -51,6 +51,13 @@ pub struct Mounted {
     path: PathBuf,
     /// Dropped, and so removed, after the mount in it.
     _dir: Option<TempDir>,
+    _ring: Option<OverIoUring>,
+}
+
+/// With `DENTREE_TEST_OVER=io_uring`, has the kernel offer io_uring, which mounts then use.
+fn ring() -> Option<OverIoUring> {
+    let wanted = std::env::var_os("DENTREE_TEST_OVER").is_some_and(|over| over == "io_uring");
+    wanted.then(OverIoUring::enable).flatten()
 }
 
 impl Mounted {
@@ -69,8 +76,9 @@ impl Mounted {
 
     /// Runs `command`, which mounts at `path`, and waits for the mount.
     pub fn start(mut command: Command, path: &Path) -> Self {
+        let ring = ring();
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut mounted = Mounted { child, path: path.to_owned(), _dir: None };
+        let mut mounted = Mounted { child, path: path.to_owned(), _dir: None, _ring: ring };
         wait_until("mounted", || {
             if mounted.child.try_wait().unwrap().is_some() {
                 panic!("it ended instead of mounting: {}", mounted.told());
