@@ -15,18 +15,50 @@ use crate::unavailable::Unavailable;
 pub(super) const FUSE2FS: &str = "fuse2fs";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const LIMIT: &str = "limit";
+/// Ours and the limit, with requests over io_uring.
+pub(super) const RING: &str = "dentree-ring";
+pub(super) const LIMIT_RING: &str = "limit-ring";
 /// All of them.
-pub(super) const CONTENDERS: [&str; 4] = [OURS, FUSE2FS, KERNEL, LIMIT];
+pub(super) const CONTENDERS: [&str; 6] = [OURS, RING, FUSE2FS, KERNEL, LIMIT, LIMIT_RING];
+
+const OVER_RING: [&str; 2] = ["-o", "io_uring"];
+const NO_RING: [&str; 2] = ["-o", "no_io_uring"];
 
 /// Why a contender is unavailable.
 pub(super) fn missing(name: &str, programs: &Programs) -> Option<String> {
     let why = match name {
         OURS => programs.dentree().err()?,
         LIMIT => programs.limit().err()?,
+        RING => programs.dentree().map(drop).and_then(|()| RingOffered::new().map(drop)).err()?,
+        LIMIT_RING => programs.limit().map(drop).and_then(|()| RingOffered::new().map(drop)).err()?,
         FUSE2FS => command(Command::new(FUSE2FS).arg("--version")).err()?,
         _ => return None,
     };
     Some(why.to_string())
+}
+
+/// Whether a contender has no image.
+fn is_limit(name: &str) -> bool {
+    [LIMIT, LIMIT_RING].contains(&name)
+}
+
+/// The kernel offers io_uring to mounts, until this is dropped.
+struct RingOffered;
+
+impl RingOffered {
+    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    fn new() -> Result<Self, Unavailable> {
+        std::fs::write(Self::PARAMETER, "Y").map_err(|why| Unavailable::because(Self::PARAMETER, why))?;
+        Ok(RingOffered)
+    }
+}
+
+impl Drop for RingOffered {
+    fn drop(&mut self) {
+        // A connection keeps what was agreed.
+        let _ = std::fs::write(Self::PARAMETER, "N");
+    }
 }
 
 /// The image, filled by the kernel; each contender gets a copy in each round.
@@ -87,10 +119,10 @@ pub(super) fn start<'a>(
     base: &Base,
     load: &Load,
 ) -> Result<Mounted<'a>, Unavailable> {
-    let image = if name == LIMIT { None } else { Some(base.copy()?) };
+    let image = if is_limit(name) { None } else { Some(base.copy()?) };
     let mut mounted = Mounted { name, programs, mount: None, image };
     mounted.mount()?;
-    if name == LIMIT {
+    if is_limit(name) {
         load.fill(mounted.root())?;
     }
     Ok(mounted)
@@ -110,13 +142,13 @@ impl Mounted<'_> {
     /// Unmounts, drops the kernel's caches, and remounts. The limit, which would lose its content,
     /// only drops caches.
     pub(super) fn make_cold(&mut self) -> Result<(), Unavailable> {
-        if self.name != LIMIT {
+        if !is_limit(self.name) {
             self.unmount()?;
         }
         rustix::fs::sync();
         std::fs::write("/proc/sys/vm/drop_caches", "3")
             .map_err(|why| Unavailable::because("cannot drop the kernel's caches (needs root)", why))?;
-        if self.name != LIMIT {
+        if !is_limit(self.name) {
             self.mount()?;
         }
         Ok(())
@@ -133,8 +165,20 @@ impl Mounted<'_> {
         self.mount = Some(match self.name {
             KERNEL => OpenMount::kernel(&image)?,
             FUSE2FS => OpenMount::served(Command::new(FUSE2FS).arg("-f").arg(image))?,
-            LIMIT => OpenMount::served(&mut Command::new(self.programs.limit()?))?,
-            _ => OpenMount::served(Command::new(self.programs.dentree()?).arg("mount").arg(image))?,
+            LIMIT => OpenMount::served(Command::new(self.programs.limit()?).args(NO_RING))?,
+            LIMIT_RING => {
+                let _offered = RingOffered::new()?;
+                OpenMount::served(Command::new(self.programs.limit()?).args(OVER_RING))?
+            }
+            RING => {
+                let _offered = RingOffered::new()?;
+                let mut ours = Command::new(self.programs.dentree()?);
+                OpenMount::served(ours.arg("mount").args(OVER_RING).arg(image))?
+            }
+            _ => {
+                let mut ours = Command::new(self.programs.dentree()?);
+                OpenMount::served(ours.arg("mount").args(NO_RING).arg(image))?
+            }
         });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The benchmark of mounts: `dentree mount`, fuse2fs and the kernel's loop mount of equal images,
 //! and `limit`, a file system in memory behind the same FUSE adapter: the lower bound of a mount's
-//! cost.
+//! cost. Ours and the limit run on both channels: `/dev/fuse`, and io_uring where the kernel has
+//! it.
 //!
 //! Every round gives each of them a copy of one image, starting with another one each time, and
 //! runs all cases. The result is checked: `e2fsck -fn` runs on our image after every round. Each
@@ -24,7 +25,7 @@ use crate::rows::Heading;
 use crate::unavailable::Unavailable;
 
 use cases::{CASES, Case};
-use contenders::{Base, CONTENDERS, FUSE2FS, LIMIT, missing, start};
+use contenders::{Base, CONTENDERS, FUSE2FS, LIMIT, LIMIT_RING, RING, missing, start};
 use load::Load;
 
 /// The target of our mount's time relative to fuse2fs', …
@@ -120,7 +121,7 @@ pub fn run(size: Size, only: Option<&str>, progress: &dyn Fn(&str)) -> Result<Ou
                 }
             }
             let image = mounted.end()?;
-            if let Some(image) = image.filter(|_| present[at] == OURS) {
+            if let Some(image) = image.filter(|_| [OURS, RING].contains(&present[at])) {
                 command(Command::new("e2fsck").arg("-fn").arg(image.path()))?;
             }
         }
@@ -153,8 +154,12 @@ fn report(case: &Case, timings: &[Timing], outcome: &mut Outcome) {
         };
         outcome.rows.extend(timing.sample().map(|sample| heading.sampled(&sample)));
     }
-    let Some(ours) = timings.iter().find(|timing| timing.name == OURS) else { return };
-    for theirs in timings.iter().filter(|timing| timing.name != OURS) {
+    let of = |name| timings.iter().find(move |timing| timing.name == name);
+    if let (Some(ours), Some(limit)) = (of(RING), of(LIMIT_RING)) {
+        outcome.compare(case.name, case.clients, ours, limit, Some(OF_LIMIT));
+    }
+    let Some(ours) = of(OURS) else { return };
+    for theirs in timings.iter().filter(|timing| ![OURS, LIMIT_RING].contains(&timing.name)) {
         let target = match theirs.name {
             FUSE2FS => case.against_fuse2fs.then_some(OF_FUSE2FS),
             LIMIT => Some(OF_LIMIT),
