@@ -1,7 +1,9 @@
 //! Requests from `/dev/fuse`.
 //!
-//! As many threads are awake as there is work: one reads while none waits. Before a request that
-//! may wait for the disk, the thread that has read it lets another one read.
+//! As many threads are awake as there is work. A thread for each processor reads, and sleeps while
+//! there is nothing to read. Before a request that may wait for the disk, the thread that has read
+//! it lets another one read. With a single reader a lone client's request mostly wakes a processor
+//! that idles: 28,000 lookups a second instead of 44,000 (two processors).
 //!
 //! | state | protected by |
 //! |---|---|
@@ -17,6 +19,7 @@ use crate::requests::{Afterwards, Serve, may_sleep};
 use dentree_sync::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -80,6 +83,7 @@ pub(crate) struct Classic<S> {
     device: Arc<OwnedFd>,
     server: Arc<S>,
     pool: Arc<Pool>,
+    readers: usize,
     threads_max: usize,
     threads: Mutex<Threads>,
     /// Notified when another thread should read, and at the end.
@@ -97,12 +101,17 @@ struct Threads {
 impl<S: Serve> Classic<S> {
     pub(crate) fn new(device: Arc<OwnedFd>, server: Arc<S>, pool: Arc<Pool>, threads_max: usize) -> Self {
         let threads = Mutex::new(Threads { all: 1, ..Threads::default() });
-        Classic { device, server, pool, threads_max, threads, may_read: Condvar::new() }
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let readers = processors.min(threads_max);
+        Classic { device, server, pool, readers, threads_max, threads, may_read: Condvar::new() }
     }
 
     /// Serves until the connection ends.
     pub(crate) fn run(&self) -> io::Result<()> {
-        thread::scope(|scope| self.work(scope));
+        thread::scope(|scope| {
+            (1..self.readers).for_each(|_| self.start_thread(scope));
+            self.work(scope);
+        });
         self.threads.lock().ended.take().unwrap_or(Ok(()))
     }
 
@@ -136,7 +145,7 @@ impl<S: Serve> Classic<S> {
             if threads.ended.is_some() {
                 return false;
             }
-            if threads.reading == 0 {
+            if threads.reading < self.readers {
                 threads.reading += 1;
                 return true;
             }
@@ -149,18 +158,22 @@ impl<S: Serve> Classic<S> {
     fn let_another_read<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut threads = self.threads.lock();
         threads.reading -= 1;
-        if threads.resting > 0 {
-            drop(threads);
-            self.may_read.notify_one();
-        } else if threads.all < self.threads_max {
-            threads.all += 1;
-            drop(threads);
-            let spawned =
-                thread::Builder::new().name("fuse".into()).spawn_scoped(scope, move || self.work(scope));
-            if spawned.is_err() {
-                // The threads that are there serve on.
-                self.threads.lock().all -= 1;
-            }
+        let rests = threads.resting > 0;
+        drop(threads);
+        if rests { self.may_read.notify_one() } else { self.start_thread(scope) }
+    }
+
+    /// Starts a thread, unless there are enough or none can be had: those that are there serve on.
+    fn start_thread<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let mut threads = self.threads.lock();
+        if threads.all == self.threads_max {
+            return;
+        }
+        threads.all += 1;
+        drop(threads);
+        let thread = thread::Builder::new().name("fuse".into());
+        if thread.spawn_scoped(scope, move || self.work(scope)).is_err() {
+            self.threads.lock().all -= 1;
         }
     }
 

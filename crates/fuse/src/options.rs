@@ -40,7 +40,7 @@ pub struct Options {
     pub noexec: bool,
     /// Mount over a directory that has entries.
     pub nonempty: bool,
-    /// Most threads that serve requests from `/dev/fuse`; one is awake while none waits.
+    /// Most threads that serve requests from `/dev/fuse`; one for each processor reads them.
     pub threads: NonZero<usize>,
     /// Whether requests come over io_uring: `None` where the kernel offers it.
     pub io_uring: Option<bool>,
