@@ -79,7 +79,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("dentree-source-object", &["dentree-blockdev", "dentree-source-blocks"]),
     ("dentree-source-qcow2", &["dentree-blockdev"]),
     ("dentree-sync", &[]),
-    ("dentree-table", &["dentree-sync", "dentree-vfs"]),
+    ("dentree-table", &["dentree-ext4", "dentree-sync", "dentree-vfs"]),
     ("dentree-testing", &["dentree-blockdev"]),
     ("xtask", &[]),
 ];

@@ -120,10 +120,10 @@ fn four_formats_have_equal_rows_which_are_those_of_printf() {
         );
     }
     let parquet = ParquetRecordBatchReaderBuilder::try_new(File::open(file("parquet")).unwrap()).unwrap();
-    assert_eq!(parquet.schema().metadata()["dentree.schema"], "1");
+    assert_eq!(parquet.schema().metadata()["dentree.schema"], "2");
     let parquet = rows(parquet.build().unwrap().map(Result::unwrap));
     let arrow = arrow_ipc::reader::FileReader::try_new(File::open(file("arrow")).unwrap(), None).unwrap();
-    assert_eq!(arrow.schema().metadata()["dentree.schema"], "1");
+    assert_eq!(arrow.schema().metadata()["dentree.schema"], "2");
     assert_eq!(rows(arrow.map(Result::unwrap)), parquet);
     assert_eq!(csv_rows(&file("csv")), parquet);
     assert_eq!(json_rows(&file("json")), parquet);

@@ -6,11 +6,12 @@ import os
 import duckdb
 import pyarrow
 import pytest
+from conftest import make_image
 
 
 def test_a_table_has_a_row_for_each_name(image, tree):
     table = pyarrow.table(image.table())
-    assert table.schema.metadata[b"dentree.schema"] == b"1"
+    assert table.schema.metadata[b"dentree.schema"] == b"2"
     rows = {row["path"]: row for row in table.to_pylist()}
     names = [os.path.join(top, name) for top, dirs, files in os.walk(os.fsencode(tree)) for name in dirs + files]
     assert len(rows) == len(names) + 1  # lost+found
@@ -43,6 +44,39 @@ def test_attributes_are_a_map(writable):
     table = pyarrow.table(writable.table("/etc", columns=["name", "xattrs"])).to_pylist()
     found = {row["name"]: row["xattrs"] for row in table}
     assert found["hosts"] == [("user.a", b"1"), ("user.b", b"\xff")] and found["conf.d"] == []
+
+
+def test_extents_say_where_in_the_image_the_content_is(tree, tmp_path):
+    import dentree
+
+    sparse = tmp_path / "sparse"
+    sparse.mkdir()
+    with open(sparse / "holes", "wb") as file:
+        for place in (0, 1 << 20, 3 << 20):
+            file.seek(place)
+            file.write(os.urandom(5000))
+    (sparse / "whole").write_bytes(os.urandom(300_001))
+    (sparse / "short").write_bytes(b"in the inode")
+    os.symlink("short", sparse / "link")
+    for options in (["-O", "inline_data"], ["-O", "^extents,^64bit", "-b", "1024"]):
+        disk = make_image(sparse, tmp_path / "disk.img", "16M", *options)
+        content = disk.read_bytes()
+        with dentree.Image(disk) as image:
+            rows = pyarrow.table(image.table(columns=["name", "type", "size", "extents"])).to_pylist()
+            assert {"holes", "whole", "short", "link", "lost+found"} == {row["name"] for row in rows}
+            for row in rows:
+                if row["type"] != "f":
+                    continue
+                expected = image.read_bytes("/" + row["name"])
+                found = bytearray(len(expected))
+                for run in row["extents"]:
+                    place = run["logical"]
+                    found[place : place + run["length"]] = content[run["physical"] :][: run["length"]]
+                assert found[: row["size"]] == expected
+                assert [bool(run["flags"] & 1) for run in row["extents"]] == [False] * (len(row["extents"]) - 1) + [True]
+            [link] = [row for row in rows if row["name"] == "link"]
+            assert link["extents"] == []
+        disk.unlink()
 
 
 def test_other_engines_read_it_as_a_stream(image):

@@ -1,19 +1,20 @@
-//! The columns of schema 1.
+//! The columns of schema 2.
 
-use crate::row::{Row, Stamp};
+use crate::row::{Row, RowExtent, Stamp};
 use arrow_array::builder::{BinaryBuilder, MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, BinaryArray, ListArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
+    UInt32Array, UInt64Array,
 };
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use dentree_vfs::Timestamp;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 /// The version of the schema, in its metadata as `dentree.schema`.
-pub(crate) const VERSION: (&str, &str) = ("dentree.schema", "1");
+pub(crate) const VERSION: (&str, &str) = ("dentree.schema", "2");
 
 struct Column {
     name: &'static str,
@@ -30,6 +31,7 @@ pub(crate) enum Source {
     Inode,
     Target,
     Xattrs,
+    Extents,
     Digest,
     /// A row of a timeline.
     Stamp,
@@ -142,6 +144,8 @@ const COLUMNS: &[Column] = &[
         },
     },
     Column { name: "xattrs", kind: map, from: Source::Xattrs, of: xattrs },
+    // Of the struct's fields no value is null.
+    Column { name: "extents", kind: list, from: Source::Extents, of: extents },
     Column {
         name: "sha256",
         kind: || DataType::Utf8,
@@ -195,6 +199,41 @@ fn xattrs(rows: &[Row]) -> ArrayRef {
     Arc::new(maps.finish())
 }
 
+/// Fields of an extent.
+fn extent_fields() -> Fields {
+    let field = |name, kind| Field::new(name, kind, false);
+    Fields::from(vec![
+        field("logical", DataType::UInt64),
+        field("physical", DataType::UInt64),
+        field("length", DataType::UInt64),
+        field("flags", DataType::UInt32),
+    ])
+}
+
+fn list() -> DataType {
+    DataType::List(item())
+}
+
+fn item() -> FieldRef {
+    Arc::new(Field::new("item", DataType::Struct(extent_fields()), false))
+}
+
+fn extents(rows: &[Row]) -> ArrayRef {
+    let all = || rows.iter().flat_map(|row| row.extents.iter().flatten());
+    let number =
+        |of: fn(&RowExtent) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(all().map(of))) };
+    let fields: Vec<ArrayRef> = vec![
+        number(|extent| extent.logical),
+        number(|extent| extent.physical),
+        number(|extent| extent.length),
+        Arc::new(UInt32Array::from_iter_values(all().map(|extent| extent.flags))),
+    ];
+    let lengths = rows.iter().map(|row| row.extents.as_ref().map_or(0, Vec::len));
+    let nulls = NullBuffer::from_iter(rows.iter().map(|row| row.extents.is_some()));
+    let structs = StructArray::new(extent_fields(), fields, None);
+    Arc::new(ListArray::new(item(), OffsetBuffer::from_lengths(lengths), Arc::new(structs), Some(nulls)))
+}
+
 fn hex(digest: &[u8; 32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -207,7 +246,8 @@ pub struct Columns {
 }
 
 impl Default for Columns {
-    /// All but those that are read on request only: `xattrs`, `sha256`, and those of a timeline.
+    /// All but those that are read on request only: `xattrs`, `extents`, `sha256`, and those of a
+    /// timeline.
     fn default() -> Self {
         Columns::of(COLUMNS.iter().filter(|column| column.from.is_usual()))
     }

@@ -4,8 +4,7 @@
 //! what has to be read, [`Reader`] reads it, and [`Columns::batch`] makes an Arrow batch of rows.
 //! With the feature `files`, a `Writer` makes a file of them.
 //!
-//! Schema 1; a new column does not change the number. The columns are in
-//! `docs/TABLES.md`.
+//! Schema 2; a new column raises the number. The columns are in `docs/TABLES.md`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

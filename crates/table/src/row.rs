@@ -14,14 +14,35 @@ pub struct Row {
     pub(crate) stamp: Option<Stamp>,
     pub(crate) target: Option<Vec<u8>>,
     pub(crate) xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    pub(crate) extents: Option<Vec<RowExtent>>,
     pub(crate) sha256: Option<[u8; 32]>,
+}
+
+/// A run of content, as FIEMAP of Linux has it: in bytes, `physical` from the file system's start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowExtent {
+    pub(crate) logical: u64,
+    pub(crate) physical: u64,
+    pub(crate) length: u64,
+    pub(crate) flags: u32,
 }
 
 impl Row {
     /// A row of the name at `path`; [`Reader::read`](crate::Reader::read) completes it. Without
     /// `attr`, which damage takes away, the columns of the inode are null.
     pub fn new(image: Arc<str>, path: Vec<u8>, ino: Ino, kind: FileType, attr: Option<Attr>) -> Self {
-        Row { image, path, ino, kind, attr, stamp: None, target: None, xattrs: None, sha256: None }
+        Row {
+            image,
+            path,
+            ino,
+            kind,
+            attr,
+            stamp: None,
+            target: None,
+            xattrs: None,
+            extents: None,
+            sha256: None,
+        }
     }
 
     /// The name alone; of the root, `/`.
@@ -33,7 +54,8 @@ impl Row {
     /// The memory that it takes, about.
     pub fn bytes(&self) -> usize {
         let xattrs = self.xattrs.iter().flatten().map(|(name, value)| name.len() + value.len());
-        size_of::<Row>() + self.path.len() + xattrs.sum::<usize>()
+        let extents = self.extents.as_ref().map_or(0, |extents| extents.len() * size_of::<RowExtent>());
+        size_of::<Row>() + self.path.len() + xattrs.sum::<usize>() + extents
     }
 
     /// A row for each time stamp of the inode, the earliest first.
