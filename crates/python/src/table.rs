@@ -18,14 +18,19 @@ use pyo3::types::PyCapsule;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Rows of a batch, at least; a directory is never cut.
+/// Rows of a batch.
 const ROWS: usize = 16 << 10;
+
+/// Bytes of rows in a batch, about: attributes and extents may be large.
+const BYTES: usize = 16 << 20;
 
 /// One pass over the tree.
 struct Scan {
     fs: Fs,
     image: Arc<str>,
     tree: Tree,
+    /// What is left of the directory that the last batch ended in.
+    left: std::vec::IntoIter<Entry>,
     columns: Columns,
     reader: Reader,
     problems: Arc<Noted>,
@@ -34,9 +39,20 @@ struct Scan {
 impl Scan {
     fn row(&self, entry: Entry) -> Row {
         let Entry { path, ino, kind, attr } = entry;
-        let mut row = Row::new(self.image.clone(), path.clone(), ino, kind, attr);
-        self.reader.read(&self.fs, &mut row, &mut |error| self.problems.problem(&path, &error));
+        let mut row = Row::new(self.image.clone(), path, ino, kind, attr);
+        let mut damaged = Vec::new();
+        self.reader.read(&self.fs, &mut row, &mut |error| damaged.push(error));
+        damaged.iter().for_each(|error| self.problems.problem(row.path(), error));
         row
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        loop {
+            if let Some(entry) = self.left.next() {
+                return Some(entry);
+            }
+            self.left = self.tree.next(&self.fs, &*self.problems)?.into_iter();
+        }
     }
 }
 
@@ -44,11 +60,14 @@ impl Iterator for Scan {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut rows = Vec::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         while rows.len() < ROWS
-            && let Some(more) = self.tree.next(&self.fs, &*self.problems)
+            && bytes < BYTES
+            && let Some(entry) = self.entry()
         {
-            rows.extend(more.into_iter().map(|entry| self.row(entry)));
+            let row = self.row(entry);
+            bytes += row.bytes();
+            rows.push(row);
         }
         (!rows.is_empty()).then(|| self.columns.batch(&rows))
     }
@@ -97,6 +116,7 @@ impl Table {
             fs: self.fs.clone(),
             image: self.image.clone(),
             tree: Tree::new(self.top.clone(), top.ino(), search, self.columns.need_inode()),
+            left: Vec::new().into_iter(),
             columns: self.columns.clone(),
             reader: Reader::new(self.columns.clone()),
             problems: self.problems.clone(),

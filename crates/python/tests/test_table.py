@@ -46,6 +46,27 @@ def test_attributes_are_a_map(writable):
     assert found["hosts"] == [("user.a", b"1"), ("user.b", b"\xff")] and found["conf.d"] == []
 
 
+def test_batches_are_small_in_rows_and_in_bytes(tmp_path):
+    import dentree
+
+    (tmp_path / "none").mkdir()
+    disk = make_image(tmp_path / "none", tmp_path / "disk.img", "96M", "-N", "30000", "-O", "ea_inode")
+    with dentree.Image(disk, writable=True) as image:
+        for name in ("wide", "big"):
+            image.mkdir(f"/{name}")
+        for number in range(20_000):
+            image.open(f"/wide/{number}", create=True)
+        for number in range(600):
+            image.open(f"/big/{number}", create=True)
+            image.set_xattr(f"/big/{number}", "user.large", os.urandom(60_000))
+        rows = pyarrow.RecordBatchReader.from_stream(image.table(columns=["path"]))
+        sizes = [batch.num_rows for batch in rows]
+        assert sum(sizes) == 20_603 and max(sizes) == 16 << 10
+        large = pyarrow.RecordBatchReader.from_stream(image.table("/big", columns=["xattrs"]))
+        bytes_of = [batch.nbytes for batch in large]
+        assert sum(bytes_of) >= 600 * 60_000 and max(bytes_of) < 18 << 20
+
+
 def test_extents_say_where_in_the_image_the_content_is(tree, tmp_path):
     import dentree
 

@@ -45,6 +45,11 @@ impl Row {
         }
     }
 
+    /// From the image's root on.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
     /// The name alone; of the root, `/`.
     pub(crate) fn name(&self) -> &[u8] {
         let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
