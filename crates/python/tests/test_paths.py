@@ -188,3 +188,15 @@ def test_damage_is_an_exception(disk, tmp_path):
             with dentree.Image(damaged) as image:
                 for batch in image.tree("/", stat=True):
                     image.read_many([path for path, _, kind, _ in batch if kind == "f"])
+
+
+def test_touch_makes_a_file_or_sets_its_times(writable):
+    path = writable.path("/etc/hosts")
+    before = path.stat()
+    path.touch()
+    after = path.stat()
+    assert after.st_mtime_ns > before.st_mtime_ns and after.st_size == before.st_size
+    with pytest.raises(FileExistsError):
+        path.touch(exist_ok=False)
+    writable.path("/etc/touched").touch()
+    assert writable.path("/etc/touched").stat().st_size == 0

@@ -37,7 +37,8 @@ class Ext4FileSystem(AbstractFileSystem):
 
     ``fo`` is the image: a path, an address, or what the rest of a chained URL names. With
     ``target_options`` it is read through the file system of fsspec that they are for, else by
-    dentree itself. The other options are those of ``dentree.Image``.
+    dentree itself. With ``auto_mkdir`` directories are made where a new file needs them. The other
+    options are those of ``dentree.Image``.
     """
 
     protocol = "ext4"
@@ -53,9 +54,11 @@ class Ext4FileSystem(AbstractFileSystem):
         writable: bool = False,
         partition: int | None = None,
         offset: int | None = None,
+        auto_mkdir: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.auto_mkdir = auto_mkdir
         options = {key: kwargs[key] for key in ("overlay", "endpoint", "cache_dir") if key in kwargs}
         source = _source(os.fspath(fo), target_protocol, target_options or {})
         self.image = Image(source, writable=writable, partition=partition, offset=offset, **options)
@@ -70,6 +73,13 @@ class Ext4FileSystem(AbstractFileSystem):
 
     def _at(self, path: str) -> ImagePath:
         return self.image.path(self._strip_protocol(path))
+
+    def _new(self, path: str) -> ImagePath:
+        """Where a file is made or changed."""
+        at = self._at(path)
+        if self.auto_mkdir:
+            at.parent.mkdir(parents=True, exist_ok=True)
+        return at
 
     # Questions.
 
@@ -148,7 +158,8 @@ class Ext4FileSystem(AbstractFileSystem):
         cache_options: Any = None,
         **kwargs: Any,
     ) -> Any:
-        return self._at(path).open(mode if "b" in mode else mode + "b")
+        at = self._at(path) if mode.startswith("r") else self._new(path)
+        return at.open(mode if "b" in mode else mode + "b")
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         if start is None and end is None:
@@ -174,7 +185,7 @@ class Ext4FileSystem(AbstractFileSystem):
         return contents
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        with self._at(path).open("xb" if mode == "create" else "wb") as file:
+        with self._new(path).open("xb" if mode == "create" else "wb") as file:
             file.write(value)
 
     # Changes.
@@ -209,7 +220,7 @@ class Ext4FileSystem(AbstractFileSystem):
                 one.rmdir()
 
     def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        self._at(path1).rename(self._at(path2))
+        self._at(path1).rename(self._new(path2))
 
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         target = self._at(path2)
@@ -232,7 +243,7 @@ class Ext4FileSystem(AbstractFileSystem):
         if truncate:
             self.pipe_file(path, b"")
         else:
-            self._at(path).touch()
+            self._new(path).touch()
 
 
 def _kind(mode: int) -> str:
