@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the tests and the module's faces need. Versions of their major number.
-const PACKAGES: [&str; 8] = [
+const PACKAGES: [&str; 9] = [
     "pytest>=8,<10",
     "fsspec>=2024.2",
     "aiohttp>=3.9",
     "pyarrow>=15",
+    "datafusion>=40",
     "duckdb>=1",
     "pandas>=2",
     "dask[distributed]>=2024.1",

@@ -29,7 +29,7 @@ def written(disk, tmp_path):
 def test_each_format_has_the_rows_of_the_table(image, written):
     table = pyarrow.table(image.table())
     parquet = pyarrow.parquet.read_table(written("parquet", "-mindepth", "1"))
-    assert parquet.schema.equals(table.schema) and parquet.schema.metadata[b"dentree.schema"] == b"1"
+    assert parquet.schema.equals(table.schema) and parquet.schema.metadata[b"dentree.schema"] == b"2"
     assert parquet.sort_by("path").equals(table.sort_by("path"))
     arrow = pyarrow.feather.read_table(written("arrow", "-mindepth", "1"))
     assert arrow.sort_by("path").equals(table.sort_by("path"))
@@ -48,3 +48,22 @@ def test_attributes_come_back_as_a_map(written):
     table = pyarrow.parquet.read_table(written("parquet", *columns))
     assert table.schema.field("xattrs").type == pyarrow.map_(pyarrow.string(), pyarrow.binary())
     assert table.num_rows == pyarrow.dataset.dataset(written("arrow", *columns), format="arrow").count_rows()
+
+
+def test_three_engines_count_the_same_in_parquet(image, written):
+    from datafusion import SessionContext
+
+    file = written("parquet", "--columns", "path,type,size,mtime,xattrs,extents,sha256")
+    pyarrow_counts = pyarrow.parquet.read_table(file, columns=["type", "size"]).group_by("type").aggregate([([], "count_all"), ("size", "sum")])
+    expected = sorted((row["type"], row["count_all"], row["size_sum"]) for row in pyarrow_counts.to_pylist())
+    question = "select type, count(*) as names, sum(size) as bytes from {} group by type order by type"
+    context = SessionContext()
+    context.register_parquet("names", str(file))
+    batches = context.sql(question.format("names")).to_arrow_table().to_pylist()
+    assert [(row["type"], row["names"], row["bytes"]) for row in batches] == expected
+    rows = duckdb.sql(question.format(f"read_parquet('{file}')")).fetchall()
+    assert [(kind, count, int(size)) for kind, count, size in rows] == expected
+    assert sum(count for _, count, _ in expected) == pyarrow.table(image.table()).num_rows + 1, "and the root"
+    nested = "select count(*) as runs from (select unnest(extents) from {})"
+    runs = context.sql(nested.format("names")).to_arrow_table()["runs"][0].as_py()
+    assert duckdb.sql(nested.format(f"read_parquet('{file}')")).fetchall() == [(runs,)] and runs > 8
