@@ -10,6 +10,10 @@ import pytest
 import dentree
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--images", type=int, default=20, help="how many images the fleet on an S3 server has")
+
+
 def make_image(tree: Path, file: Path, size: str = "32M", *options: str) -> Path:
     mke2fs = shutil.which("mke2fs") or "/sbin/mke2fs"
     if not os.path.exists(mke2fs):

@@ -2,6 +2,7 @@
 //! module that was just built. They skip, with the reason, where Python or its packages cannot be
 //! had.
 
+use dentree_testing::{S3_KEYS, serve_s3_at};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,17 @@ fn python(dir: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
+/// The S3 server of the tests of the fleet: they start it as a process, end it, and start it again.
+#[test]
+#[ignore = "a server, which test_fleet.py starts"]
+fn serves_s3() {
+    let (Some(root), Ok(port)) = (env::var_os("S3_ROOT"), env::var("S3_PORT")) else { return };
+    serve_s3_at(Path::new(&root), port.parse().unwrap());
+    loop {
+        std::thread::park();
+    }
+}
+
 #[test]
 fn images_behave_in_python_as_files_paths_and_tables_do() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
@@ -77,6 +89,7 @@ fn images_behave_in_python_as_files_paths_and_tables_do() {
     run.env("PYTHONPATH", modules).env("PYTHONDONTWRITEBYTECODE", "1").current_dir(dir.path());
     // The program, where it was built beside.
     run.env("DENTREE", env::current_exe().unwrap().ancestors().nth(2).unwrap().join("dentree"));
+    run.env("S3_SERVER", env::current_exe().unwrap()).envs(S3_KEYS);
     assert!(run.status().unwrap().success());
     let mut types = Command::new(&python);
     types.args([

@@ -33,7 +33,7 @@ pub use nbd_export::{Cut, NbdExport, nbd_greet};
 pub use nginx::Nginx;
 pub use proxy::{Exchange, Fault, Proxy, Upstream};
 #[cfg(feature = "s3")]
-pub use s3::{S3_KEYS, serve_s3};
+pub use s3::{S3_KEYS, serve_s3, serve_s3_at};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -18,6 +18,14 @@ pub const S3_KEYS: [(&str, &str); 2] =
 /// # Panics
 /// Where no port can be had.
 pub fn serve_s3(root: &Path) -> SocketAddr {
+    serve_s3_at(root, 0)
+}
+
+/// As [`serve_s3`], at a port of its own: where one was served before, for instance.
+///
+/// # Panics
+/// Where the port cannot be had.
+pub fn serve_s3_at(root: &Path, port: u16) -> SocketAddr {
     let files = s3s_fs::FileSystem::new(root).expect("a directory");
     let mut builder = S3ServiceBuilder::new(files);
     builder.set_auth(SimpleAuth::from_single(S3_KEYS[0].1, S3_KEYS[1].1));
@@ -26,7 +34,7 @@ pub fn serve_s3(root: &Path) -> SocketAddr {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a thread");
         runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+            let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("a port");
             sender.send(listener.local_addr().expect("an address")).expect("the receiver waits");
             while let Ok((socket, _)) = listener.accept().await {
                 let service = service.clone();

@@ -21,6 +21,8 @@ import dentree
 COLUMNS = ["image", "path", "name", "type", "inode", "mode", "uid", "gid", "size", "nlink", "mtime", "ctime", "target"]
 ERRORS = pyarrow.schema([("image", "string"), ("path", "string"), ("reason", "string")])
 
+REPLACED = "changed while it was read"
+
 
 def scan(image, out, digests=True):
     """Writes the files of one image, and returns its name, rows and problems."""
@@ -34,8 +36,13 @@ def scan(image, out, digests=True):
                 for batch in reader:
                     writer.write_batch(batch)
                     rows += batch.num_rows
+                # Rows of the old image and of the new one are no data set: the engine repeats this.
+                if any(REPLACED in reason for _, reason in table.problems):
+                    raise RuntimeError(f"{image}: {REPLACED}")
             problems = [(image, path, reason) for path, reason in table.problems]
     except OSError as error:
+        if REPLACED in str(error):
+            raise RuntimeError(f"{image}: {REPLACED}") from error
         problems.append((image, None, str(error)))
     table = pyarrow.Table.from_pylist([dict(zip(ERRORS.names, problem)) for problem in problems], ERRORS)
     with Whole(f"{out}/errors/{name}") as file:
