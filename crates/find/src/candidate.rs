@@ -26,7 +26,7 @@ pub struct Named<'a> {
 }
 
 /// Where an entry was found.
-pub struct EntryPlace<'a, F: FileSystem> {
+pub struct FoundAt<'a, F: FileSystem> {
     /// The file system.
     pub vfs: &'a Vfs<F>,
     /// Takes what cannot be read.
@@ -44,19 +44,19 @@ pub struct EntryPlace<'a, F: FileSystem> {
 }
 
 // Derived, these would ask the same of `F`.
-impl<F: FileSystem> Clone for EntryPlace<'_, F> {
+impl<F: FileSystem> Clone for FoundAt<'_, F> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F: FileSystem> Copy for EntryPlace<'_, F> {}
+impl<F: FileSystem> Copy for FoundAt<'_, F> {}
 
 /// `None` from its methods means that a load failed, which [`Problems`] has, or that the candidate
 /// only peeks.
 pub struct Candidate<'a, F: FileSystem> {
     /// Where it was found.
-    pub at: EntryPlace<'a, F>,
+    pub at: FoundAt<'a, F>,
     entry: Named<'a>,
     /// Loads nothing, to find out whether an inode is needed.
     peeks: bool,
@@ -67,7 +67,7 @@ pub struct Candidate<'a, F: FileSystem> {
 
 impl<'a, F: FileSystem> Candidate<'a, F> {
     /// The entry at a place.
-    pub fn new(at: EntryPlace<'a, F>, entry: Named<'a>) -> Self {
+    pub fn new(at: FoundAt<'a, F>, entry: Named<'a>) -> Self {
         Candidate {
             at,
             entry,
@@ -78,7 +78,7 @@ impl<'a, F: FileSystem> Candidate<'a, F> {
         }
     }
 
-    pub(crate) fn peeking(at: EntryPlace<'a, F>, entry: Named<'a>) -> Self {
+    pub(crate) fn peeking(at: FoundAt<'a, F>, entry: Named<'a>) -> Self {
         Candidate { peeks: true, ..Candidate::new(at, entry) }
     }
 

@@ -1,6 +1,6 @@
 //! Expressions: tests and actions joined by operators.
 
-use crate::candidate::{Candidate, EntryPlace, Named};
+use crate::candidate::{Candidate, FoundAt, Named};
 use crate::test::{Cost, Test};
 use dentree_vfs::FileSystem;
 
@@ -60,7 +60,7 @@ impl<A: Action> Expression<A> {
     }
 
     /// What name and directory entry say; `None` where they leave open what the expression does.
-    pub fn peek<F: FileSystem>(&self, place: EntryPlace<'_, F>, entry: Named<'_>) -> Option<bool> {
+    pub fn peek<F: FileSystem>(&self, place: FoundAt<'_, F>, entry: Named<'_>) -> Option<bool> {
         if self.0.first_test().is_some_and(|test| test.cost() >= Cost::Inode) {
             return None;
         }

@@ -17,7 +17,7 @@ mod permissions;
 mod regex;
 mod test;
 
-pub use candidate::{Candidate, EntryPlace, Named, Problems};
+pub use candidate::{Candidate, FoundAt, Named, Problems};
 pub use expression::{Action, Expression};
 pub use mode::ModeChange;
 pub use owners::Owners;

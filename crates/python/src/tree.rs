@@ -2,7 +2,7 @@
 
 use crate::find::Search;
 use dentree_ext4::Ext4;
-use dentree_find::{Candidate, EntryPlace, Named, Problems};
+use dentree_find::{Candidate, FoundAt, Named, Problems};
 use dentree_vfs::{Attr, Error, FileType, Identity, Ino, Inode, Result, Vfs};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -70,15 +70,8 @@ impl Tree {
         let mut tree = Tree::new(path, top.ino(), search, false);
         let path = tree.start.clone();
         let name = path.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty()).unwrap_or(b"/");
-        let place = EntryPlace {
-            vfs,
-            problems,
-            dir: &path,
-            parent: None,
-            start: &tree.start,
-            depth: 0,
-            follows: false,
-        };
+        let place =
+            FoundAt { vfs, problems, dir: &path, parent: None, start: &tree.start, depth: 0, follows: false };
         let named = Named { name, ino: top.ino(), kind: Some(top.kind()) };
         let (entry, enters) = tree.judge(place, named);
         if !enters {
@@ -100,7 +93,7 @@ impl Tree {
             problems.problem(&path, &error);
             Vec::new()
         });
-        let place = EntryPlace {
+        let place = FoundAt {
             vfs,
             problems,
             dir: &path,
@@ -122,14 +115,14 @@ impl Tree {
         Some(found)
     }
 
-    fn needs_inode(&self, place: EntryPlace<'_, Ext4>, entry: Named<'_>) -> bool {
+    fn needs_inode(&self, place: FoundAt<'_, Ext4>, entry: Named<'_>) -> bool {
         entry.kind.is_none()
             || self.search.depth.contains(&place.depth)
                 && self.search.expression.peek(place, entry).is_none_or(|holds| holds && self.with_attr)
     }
 
     /// The entry, if the search finds it, and whether it is a directory to enter.
-    fn judge(&self, place: EntryPlace<'_, Ext4>, named: Named<'_>) -> (Option<Entry>, bool) {
+    fn judge(&self, place: FoundAt<'_, Ext4>, named: Named<'_>) -> (Option<Entry>, bool) {
         let (file, mut pruned) = (Candidate::new(place, named), false);
         let mut prune = |_: &crate::find::Prune| {
             pruned = true;

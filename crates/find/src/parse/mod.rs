@@ -110,24 +110,27 @@ struct Parser<'w, 'c, C> {
     depth: usize,
 }
 
-type PartOf<C> = Part<<C as Compile>::Action>;
-type PartResult<C> = Result<PartOf<C>, <C as Compile>::Error>;
+/// A part of the expression, or why there is none.
+type Compiled<C> = Result<Part<<C as Compile>::Action>, <C as Compile>::Error>;
+
+/// Makes one part of several.
+type Join<A> = fn(Vec<Part<A>>) -> Part<A>;
 
 impl<C: Compile> Parser<'_, '_, C> {
-    fn list(&mut self) -> PartResult<C> {
+    fn list(&mut self) -> Compiled<C> {
         self.series(&[","], Self::or, Part::List)
     }
 
-    fn or(&mut self) -> PartResult<C> {
+    fn or(&mut self) -> Compiled<C> {
         self.series(&["-o", "-or"], Self::and, Part::Or)
     }
 
     fn series(
         &mut self,
         operators: &[&'static str],
-        part: fn(&mut Self) -> PartResult<C>,
-        join: fn(Vec<PartOf<C>>) -> PartOf<C>,
-    ) -> PartResult<C> {
+        part: fn(&mut Self) -> Compiled<C>,
+        join: Join<C::Action>,
+    ) -> Compiled<C> {
         let mut parts = vec![part(self)?];
         while let Some(operator) = self.words.take(operators) {
             self.needs_operand(operator)?;
@@ -136,7 +139,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Ok(Part::joined(join, parts))
     }
 
-    fn and(&mut self) -> PartResult<C> {
+    fn and(&mut self) -> Compiled<C> {
         let mut parts = vec![self.not()?];
         loop {
             match self.words.take(&["-a", "-and"]) {
@@ -149,7 +152,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Ok(Part::joined(Part::And, parts))
     }
 
-    fn not(&mut self) -> PartResult<C> {
+    fn not(&mut self) -> Compiled<C> {
         let mut is_negated = false;
         while let Some(operator) = self.words.take(&["!", "-not"]) {
             self.needs_operand(operator)?;
@@ -159,7 +162,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Ok(if is_negated { Part::Not(Box::new(part)) } else { part })
     }
 
-    fn primary(&mut self) -> PartResult<C> {
+    fn primary(&mut self) -> Compiled<C> {
         let Some(word) = self.words.next() else {
             return Err(Wrong::new("the expression ends where a test was expected").into());
         };
@@ -187,7 +190,7 @@ impl<C: Compile> Parser<'_, '_, C> {
         Err(Wrong::word(word, "is no option, test or action of find").into())
     }
 
-    fn group(&mut self) -> PartResult<C> {
+    fn group(&mut self) -> Compiled<C> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(Wrong::new(format!("there are more than {DEEPEST} '(' within each other")).into());

@@ -14,7 +14,7 @@ use crate::path::join_into;
 use crate::report::{Problem, Status};
 use crate::tree::{Entry, Listing, Step, Tree, in_path_order};
 use dentree_ext4::Ext4;
-use dentree_find::{Cost, EntryPlace, Expression, Follow};
+use dentree_find::{Cost, Expression, Follow, FoundAt};
 use dentree_vfs::{FileType, Ino};
 use std::collections::HashSet;
 use std::ops::{Range, RangeInclusive};
@@ -145,8 +145,8 @@ impl<'a> Search<'a> {
     }
 
     /// Where the entries of `dir`, or the start, are found.
-    fn place<'p>(&'p self, dir: Option<&'p Arc<Directory>>) -> EntryPlace<'p, Ext4> {
-        EntryPlace {
+    fn place<'p>(&'p self, dir: Option<&'p Arc<Directory>>) -> FoundAt<'p, Ext4> {
+        FoundAt {
             vfs: &self.tree.image.vfs,
             problems: &self.tree,
             dir: dir.map_or(&self.start, |dir| &dir.path),
@@ -196,7 +196,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether name and directory entry leave open what the expression does.
-    fn needs_inode(&self, place: EntryPlace<'_, Ext4>, entry: Entry<'_>) -> bool {
+    fn needs_inode(&self, place: FoundAt<'_, Ext4>, entry: Entry<'_>) -> bool {
         self.prints_inodes() || self.expression.peek(place, entry).is_none()
     }
 
@@ -284,12 +284,7 @@ impl<'a> Search<'a> {
     }
 
     /// The directory that an entry is or leads to.
-    fn below(
-        &self,
-        dir: &Arc<Directory>,
-        place: EntryPlace<'_, Ext4>,
-        entry: Entry<'_>,
-    ) -> Option<Directory> {
+    fn below(&self, dir: &Arc<Directory>, place: FoundAt<'_, Ext4>, entry: Entry<'_>) -> Option<Directory> {
         let file = dentree_find::Candidate::new(place, entry);
         if file.kind()? != FileType::Directory || self.leads_back(dir, &file) {
             return None;
@@ -303,7 +298,7 @@ impl<'a> Search<'a> {
 
     fn evaluate(
         &self,
-        place: EntryPlace<'_, Ext4>,
+        place: FoundAt<'_, Ext4>,
         dir: Option<&Arc<Directory>>,
         entry: Entry<'_>,
         found: &mut Found,
