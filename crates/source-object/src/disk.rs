@@ -23,7 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Where the cache is, and how much it may take.
 #[derive(Clone, Debug)]
@@ -60,6 +60,10 @@ const RECORD: u64 = 16;
 /// Bytes after which the space that the cache takes is measured again.
 const MEASURE_EVERY: i64 = 16 << 20;
 const EXTENSION: &str = "blocks";
+/// What the name of a file begins with until its first page is complete.
+const UNNAMED: &str = ".new-";
+/// A file younger than this may be one that its maker has not locked yet.
+const MAKING: Duration = Duration::from_secs(60);
 
 /// The file of an object.
 #[derive(Debug)]
@@ -153,9 +157,31 @@ fn name(address: &str) -> (String, String) {
     (kept, file)
 }
 
+/// Removes files that never got their names. A failure leaves them for the next time.
+fn sweep(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(UNNAMED) {
+            continue;
+        }
+        let is_old = |metadata: fs::Metadata| metadata.modified().is_ok_and(|time| age(time) > MAKING);
+        let is_left = |file: File| file.metadata().is_ok_and(is_old) && file.try_lock().is_ok();
+        if File::open(entry.path()).is_ok_and(is_left) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Nothing, for a time that is still to come.
+fn age(time: SystemTime) -> Duration {
+    time.elapsed().unwrap_or_default()
+}
+
 impl DiskCache {
-    /// The file of an address, of whichever object it was.
+    /// The file of an address, of whichever object it was. Removes what processes that were killed
+    /// have left in the cache.
     pub(crate) fn known(options: &CacheOptions, address: &str) -> Option<Self> {
+        sweep(&options.dir);
         let path = options.dir.join(name(address).1);
         let file = File::options().read(true).write(true).open(&path).ok()?;
         let page = read_page(&file)?;
@@ -168,7 +194,9 @@ impl DiskCache {
         DirBuilder::new().recursive(true).mode(0o700).create(&options.dir)?;
         let (address, name) = name(address);
         let page = page_bytes(&Page { address, identity: identity.clone() })?;
-        let mut file = tempfile::Builder::new().tempfile_in(&options.dir)?;
+        let mut file = tempfile::Builder::new().prefix(UNNAMED).tempfile_in(&options.dir)?;
+        // Held until it has its name: it is not swept away.
+        file.as_file().lock()?;
         file.write_all(&page)?;
         let path = options.dir.join(name);
         let made = Self::new(file.as_file().try_clone()?, identity.clone(), path, options);

@@ -9,6 +9,7 @@ use dentree_testing::{Exchange, Fault};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 const LEN: usize = 8 << 20;
 
@@ -96,6 +97,27 @@ fn damage_of_the_cache_is_fetched_again() {
     site.proxy.take();
     assert!(read(&site.open_cached(), 0, LEN) == content);
     assert_eq!(body(&site.proxy.take()), 0, "and is whole then");
+}
+
+#[test]
+fn what_a_killed_process_has_left_is_removed_by_the_next_and_a_file_in_the_making_is_not() {
+    let Some(site) = Site::with(&bytes(LEN, 0)) else { return };
+    read(&site.open_cached(), 0, LEN);
+    let dir = site.dir.path().join("cache");
+    let hour = SystemTime::now() - Duration::from_secs(3600);
+    let file = |name: &str, modified: SystemTime| {
+        let file = File::create(dir.join(name)).unwrap();
+        file.set_modified(modified).unwrap();
+        file
+    };
+    let held = file(".new-held", hour);
+    held.lock().unwrap();
+    for (name, modified) in [(".new-left", hour), (".new-young", SystemTime::now()), ("other", hour)] {
+        file(name, modified);
+    }
+    read(&site.open_cached(), 0, LEN);
+    let is_there = [".new-left", ".new-held", ".new-young", "other"].map(|name| dir.join(name).exists());
+    assert_eq!(is_there, [false, true, true, true]);
 }
 
 #[test]
