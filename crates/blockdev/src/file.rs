@@ -10,7 +10,7 @@
 //! machine that takes no lock) each read returns the file as it is at that moment. Reads need not
 //! be consistent with each other; checksums detect it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 #[cfg(target_os = "linux")]
 use std::io::{IoSlice, IoSliceMut};
@@ -265,6 +265,12 @@ fn loop_behind(file: &File) -> Option<Holder> {
 impl BlockDevice for FileDevice {
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn identity(&self) -> Option<String> {
+        let file = self.file.metadata().ok().filter(Metadata::is_file)?;
+        let (size, seconds, nanos) = (file.len(), file.mtime(), file.mtime_nsec());
+        Some(format!("{size} bytes, changed at {seconds}.{nanos:09}"))
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -57,6 +57,7 @@ mod table;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(not(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom))))]
 use no_ring as ring;
@@ -143,6 +144,12 @@ pub trait BlockDevice: Send + Sync + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// What tells its content from another under the same name, for a record beside it: length and
+    /// time of change, or a server's mark. `None` where that is not known.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// What came over a network so far; `None` for a device that is here.
     fn transfers(&self) -> Option<Transfers> {
         None
@@ -171,6 +178,12 @@ pub struct Transfers {
     pub cached_bytes: u64,
     /// Those of both that were read, in units of the device.
     pub used_bytes: u64,
+    /// Reads for which a thread waited, because the bytes were not here.
+    pub waits: u64,
+    /// How long those waited, together.
+    pub waited: Duration,
+    /// Submitted reads of bytes that were not here: read ahead, or many at a time.
+    pub ahead: u64,
 }
 
 /// Called when a read has ended, see [`BlockDevice::submit`].

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
@@ -45,6 +45,9 @@ struct Shared<O, S> {
     connections: Semaphore,
     used: AtomicU64,
     cached: AtomicU64,
+    waits: AtomicU64,
+    waited_nanos: AtomicU64,
+    ahead: AtomicU64,
 }
 
 /// A block that is here.
@@ -99,6 +102,9 @@ impl<O: Origin, S: Store> Blocks<O, S> {
             connections: Semaphore::new(CONNECTIONS),
             used: AtomicU64::default(),
             cached: AtomicU64::default(),
+            waits: AtomicU64::default(),
+            waited_nanos: AtomicU64::default(),
+            ahead: AtomicU64::default(),
         };
         match first {
             Some(bytes) => {
@@ -116,15 +122,23 @@ impl<O: Origin, S: Store> BlockDevice for Blocks<O, S> {
         self.0.origin.size()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.0.origin.identity()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         check_range(offset, buf.len() as u64, self.size())?;
         if self.0.copy_here(offset, buf) {
             return Ok(());
         }
-        let (sender, receiver) = channel();
+        let (began, (sender, receiver)) = (Instant::now(), channel());
         let done = Box::new(move |read| drop(sender.send(read)));
         self.0.read(offset, vec![0; buf.len()], done, Duration::ZERO);
-        buf.copy_from_slice(&receiver.recv().map_err(io::Error::other)??);
+        let read = receiver.recv().map_err(io::Error::other)?;
+        self.0.waits.fetch_add(1, Relaxed);
+        // Enough for 584 years.
+        self.0.waited_nanos.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
+        buf.copy_from_slice(&read?);
         Ok(())
     }
 
@@ -152,6 +166,9 @@ impl<O: Origin, S: Store> BlockDevice for Blocks<O, S> {
         Some(Transfers {
             cached_bytes: self.0.cached.load(Relaxed),
             used_bytes: self.0.used.load(Relaxed),
+            waits: self.0.waits.load(Relaxed),
+            waited: Duration::from_nanos(self.0.waited_nanos.load(Relaxed)),
+            ahead: self.0.ahead.load(Relaxed),
             ..self.0.origin.transfers()
         })
     }
@@ -163,6 +180,7 @@ impl<O: Origin, S: Store> BlockDevice for Blocks<O, S> {
         if self.0.copy_here(offset, &mut buf) {
             return done(Ok(buf));
         }
+        self.0.ahead.fetch_add(1, Relaxed);
         let plug = self.0.queue().planner.pace.latency() / 16;
         self.0.read(offset, buf, done, plug.min(LONGEST_PLUG));
     }

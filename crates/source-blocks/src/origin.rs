@@ -18,6 +18,11 @@ pub trait Origin: Send + Sync + 'static {
     /// Bytes in all.
     fn size(&self) -> u64;
 
+    /// What tells its bytes from others under the same name.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// The bytes of a range, all of them.
     fn fetch(&self, range: Range<u64>) -> impl Future<Output = Result<Fetched, Self::Error>> + Send;
 

@@ -38,6 +38,16 @@ impl ObjectIdentity {
         self.etag.is_some() || self.modified.is_some()
     }
 
+    /// In words; `None` where it says no more than the length.
+    pub(crate) fn shown(&self) -> Option<String> {
+        let mark = match (self.strong_etag(), self.modified) {
+            (Some(etag), _) => format!("ETag {etag}"),
+            (None, Some(modified)) => format!("changed at {modified}"),
+            (None, None) => return None,
+        };
+        Some(format!("{} bytes, {mark}", self.len))
+    }
+
     fn strong_etag(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/"))
     }

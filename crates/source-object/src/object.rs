@@ -124,6 +124,10 @@ impl Origin for Object {
         self.identity.len
     }
 
+    fn identity(&self) -> Option<String> {
+        self.identity.shown()
+    }
+
     /// Asks again where an answer is cut off.
     async fn fetch(&self, range: Range<u64>) -> Result<Fetched, Error> {
         let mut failed = None;

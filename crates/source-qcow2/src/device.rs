@@ -96,6 +96,11 @@ impl BlockDevice for Qcow2Device {
         self.size
     }
 
+    /// That of its file.
+    fn identity(&self) -> Option<String> {
+        self.below.first()?.identity()
+    }
+
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         check_range(offset, buf.len() as u64, self.size)?;
         contained(|| self.image().read(buf, offset))

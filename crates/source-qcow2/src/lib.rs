@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod backing;
+mod base_identity;
 mod contained;
 mod device;
 mod error;

@@ -11,6 +11,7 @@ use imago::raw::Raw;
 use imago::{FormatAccess, FormatCreateBuilder, FormatDriverBuilder};
 
 use crate::backing::BackingFiles;
+use crate::base_identity::{record, recorded};
 use crate::contained::contained;
 use crate::device::{Storage, growing};
 use crate::storage::DeviceStorage;
@@ -32,8 +33,9 @@ impl Qcow2Device {
     /// it is opened for reading.
     ///
     /// # Errors
-    /// [`Error::Overlay`] where the file is the overlay of another device, or of one with another
-    /// size; [`Error::File`] where another process writes it; [`Error::Format`].
+    /// [`Error::Overlay`] where the file is the overlay of another device, or of one that has
+    /// another size or has changed since; [`Error::File`] where another process writes it;
+    /// [`Error::Format`].
     pub fn overlay(path: &Path, base: Base, access: Access) -> Result<Arc<dyn BlockDevice>, Error> {
         let failed = |problem: String| Error::Overlay { at: path.display().to_string(), problem };
         let is_new = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
@@ -47,6 +49,15 @@ impl Qcow2Device {
         let file = Arc::new(FileDevice::open(path, access)?);
         if file.size() == 0 {
             create(&file, &base).map_err(|error| failed(format!("cannot be made: {error}")))?;
+        } else if let (Some(then), Some(now)) =
+            (recorded(&*file).map_err(dentree_blockdev::Error::Read)?, base.device.identity())
+            && then != now
+        {
+            return Err(failed(format!(
+                "it keeps the changes of {} as it was ({then}), which has changed since ({now}): \
+                 bring that back, or name another file",
+                base.name
+            )));
         }
         let storage: io::Result<Storage> = match access {
             Access::ReadOnly => Ok(Box::new(DeviceStorage::new(file.clone()))),
@@ -77,7 +88,8 @@ impl Qcow2Device {
 
 fn create(file: &FileDevice, base: &Base) -> io::Result<()> {
     let builder = Qcow2::<Storage>::create_builder(growing(file)?).size(base.device.size());
-    builder.backing(base.name.clone(), base.format.to_owned()).create()
+    builder.backing(base.name.clone(), base.format.to_owned()).create()?;
+    base.device.identity().map_or(Ok(()), |identity| record(file.path(), &identity))
 }
 
 fn open(storage: Storage, base: &Base, access: Access) -> io::Result<Qcow2<Storage>> {

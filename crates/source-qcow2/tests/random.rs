@@ -161,3 +161,31 @@ fn a_file_of_a_process_that_writes_it_is_refused() {
     assert!(Qcow2Device::overlay(&file, base(dir.path(), &content), Access::ReadWrite).is_err());
     drop(locked);
 }
+
+#[test]
+fn an_overlay_of_a_base_that_has_changed_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let [name, file] = ["base", "overlay"].map(|name| dir.path().join(name));
+    fs::write(&name, vec![3; SIZE as usize]).unwrap();
+    let open = |access| {
+        let device = Arc::new(FileDevice::open(&name, Access::ReadOnly).unwrap());
+        let name = name.to_str().unwrap().to_owned();
+        Qcow2Device::overlay(&file, Base { device, name, format: "raw" }, access)
+    };
+    let disk = open(Access::ReadWrite).unwrap();
+    disk.write_at(4096, b"change").unwrap();
+    disk.flush().unwrap();
+    drop(disk);
+    assert!(is_sound(&file));
+    if let Ok(info) = Command::new("qemu-img").args(["info", "-f", "qcow2"]).arg(&file).output() {
+        let info = String::from_utf8_lossy(&info.stdout).into_owned();
+        assert!(info.contains(&format!("backing file: {}", name.display())), "{info}");
+    }
+    let mut read = [0; 6];
+    open(Access::ReadWrite).unwrap().read_at(4096, &mut read).unwrap();
+    assert_eq!(&read, b"change");
+    let base = fs::File::options().write(true).open(&name).unwrap();
+    base.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(1)).unwrap();
+    let refused = open(Access::ReadOnly).err().unwrap().to_string();
+    assert!(refused.contains("has changed since"), "{refused}");
+}

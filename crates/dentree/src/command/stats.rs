@@ -80,9 +80,13 @@ fn fallbacks(names: &NameStats) -> String {
 }
 
 fn network(transfers: &Transfers) -> String {
-    let Transfers { requests, fetched_bytes, cached_bytes, used_bytes } = *transfers;
-    let [fetched, cached, used] = [fetched_bytes, cached_bytes, used_bytes].map(human);
-    format!("{requests} requests; {fetched} fetched, {cached} from the cache on disk, {used} of both used")
+    let Transfers { requests, fetched_bytes, cached_bytes, used_bytes, waits, waited, ahead } = *transfers;
+    let wasted = (fetched_bytes + cached_bytes).saturating_sub(used_bytes);
+    let [fetched, cached, wasted] = [fetched_bytes, cached_bytes, wasted].map(human);
+    format!(
+        "{requests} requests; {fetched} fetched, {cached} from the cache on disk, {wasted} of both not used; \
+         {waits} reads waited {waited:.2?} in all, {ahead} were made ahead"
+    )
 }
 
 fn pressure(shrinks: &Shrinks) -> String {
