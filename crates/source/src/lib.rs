@@ -11,13 +11,15 @@
 //! # Features
 //! `object-stores`: `https`, `http`, `s3`, `gs` and `az`, read only. `nbd`: `nbd`, `nbds` and both
 //! with `+unix`, and local files of other formats by [`open_file`]. `qcow2`: qcow2 images wherever
-//! they are, and overlays.
+//! they are, and overlays. Android sparse images are read without any.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod android;
 mod overlay;
 
 use dentree_blockdev::{Access, BlockDevice, FileDevice};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +79,12 @@ pub enum Error {
         /// The cargo feature that adds it.
         feature: &'static str,
     },
+    /// An Android sparse image that is damaged, or of another version.
+    #[error("cannot be read as an Android sparse image: {0}; compare simg2img")]
+    Sparse(io::Error),
+    /// An Android sparse image was to be written.
+    #[error("an Android sparse image is read only: `simg2img` makes a raw image of it; or name an overlay")]
+    SparseReadOnly,
     /// This build has no overlays.
     #[error("this build has no overlays (cargo feature `qcow2`)")]
     NoOverlays,
@@ -107,10 +115,12 @@ impl Error {
     /// Whether another build, another program or a local copy opens it.
     pub fn is_unsupported(&self) -> bool {
         match self {
-            Error::File(_) => false,
-            Error::Scheme { .. } | Error::NotBuilt { .. } | Error::NoOverlays | Error::ReadOnly { .. } => {
-                true
-            }
+            Error::File(_) | Error::Sparse(_) => false,
+            Error::Scheme { .. }
+            | Error::NotBuilt { .. }
+            | Error::NoOverlays
+            | Error::ReadOnly { .. }
+            | Error::SparseReadOnly => true,
             #[cfg(feature = "nbd")]
             Error::Nbd(error) => matches!(error, dentree_source_nbd::Error::Missing { .. }),
             #[cfg(feature = "qcow2")]
@@ -177,6 +187,9 @@ pub fn open(address: &str, options: &Options) -> Result<Arc<dyn BlockDevice>, Er
         return Err(Error::ReadOnly { scheme });
     }
     let device = open(address, &Options { access, ..options.clone() })?;
+    if android::is_sparse(&*device).map_err(dentree_blockdev::Error::Read)? {
+        return overlay::lay_over(unpacked(device, access)?, "raw", address, options);
+    }
     #[cfg(feature = "qcow2")]
     if access == Access::ReadOnly
         && dentree_source_qcow2::is_image(&*device).map_err(dentree_blockdev::Error::Read)?
@@ -199,8 +212,19 @@ pub fn open_file(
     let access = options.access_below();
     let file = Arc::new(open(access)?);
     let name = file.path().canonicalize().unwrap_or_else(|_| file.path().to_owned());
+    if android::is_sparse(&*file).map_err(dentree_blockdev::Error::Read)? {
+        return overlay::lay_over(unpacked(file, access)?, "raw", &name.to_string_lossy(), options);
+    }
     let (device, format) = disk_in(file, access)?;
     overlay::lay_over(device, format, &name.to_string_lossy(), options)
+}
+
+/// The disk in an Android sparse image.
+fn unpacked(file: Arc<dyn BlockDevice>, access: Access) -> Result<Arc<dyn BlockDevice>, Error> {
+    if access == Access::ReadWrite {
+        return Err(Error::SparseReadOnly);
+    }
+    Ok(Arc::new(android::SparseDevice::open(file).map_err(Error::Sparse)?))
 }
 
 /// The disk in a file, and what qemu calls the file's format.
