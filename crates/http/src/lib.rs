@@ -57,6 +57,8 @@ mod listing;
 mod log;
 mod media;
 mod metrics;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 mod options;
 mod passwords;
 mod range;
@@ -67,7 +69,12 @@ mod site;
 mod sort;
 mod stall;
 mod target;
+#[cfg(feature = "tls")]
 mod tls;
+mod tls_error;
+
+#[cfg(not(feature = "tls"))]
+use no_tls as tls;
 
 pub use log::{Access, Log};
 pub use metrics::{Figure, Growth};
@@ -75,4 +82,5 @@ pub use options::{Limits, Options, WriteArchive};
 pub use passwords::Passwords;
 pub use range::RANGES_MAX;
 pub use server::{Handle, Server};
-pub use tls::{Tls, TlsError};
+pub use tls::Tls;
+pub use tls_error::TlsError;

@@ -1,5 +1,6 @@
 //! TLS 1.2 and 1.3, with one chain of certificates.
 
+use crate::tls_error::TlsError;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -14,15 +15,6 @@ const BUFFER: usize = 16 << 10;
 /// The certificate of a server and its private key.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
-
-/// What is wrong with a file, and what to do.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum TlsError {
-    /// With that of the certificates.
-    Chain(String),
-    /// With that of the key.
-    Key(String),
-}
 
 impl Tls {
     /// Reads a chain of certificates, the server's own first, and its private key, both in PEM.
