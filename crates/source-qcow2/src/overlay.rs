@@ -49,16 +49,8 @@ impl Qcow2Device {
         let file = Arc::new(FileDevice::open(path, access)?);
         if file.size() == 0 {
             create(&file, &base).map_err(|error| failed(format!("cannot be made: {error}")))?;
-        } else if let (Some(then), Some(now)) =
-            (recorded(&*file).map_err(dentree_blockdev::Error::Read)?, base.device.identity())
-            && then != now
-        {
-            return Err(failed(format!(
-                "it keeps the changes of {} as it was ({then}), which has changed since ({now}): \
-                 bring that back, or name another file",
-                base.name
-            )));
         }
+        let then = recorded(&*file).map_err(dentree_blockdev::Error::Read)?;
         let storage: io::Result<Storage> = match access {
             Access::ReadOnly => Ok(Box::new(DeviceStorage::new(file.clone()))),
             Access::ReadWrite => growing(&file),
@@ -79,6 +71,15 @@ impl Qcow2Device {
             let (size, now) = (overlay.size(), base.device.size());
             return Err(failed(format!(
                 "it keeps the changes of a device of {size} bytes; {} has {now} bytes now",
+                base.name
+            )));
+        }
+        if let (Some(then), Some(now)) = (then, base.device.identity())
+            && then != now
+        {
+            return Err(failed(format!(
+                "it keeps the changes of {} as it was ({then}), which has changed since ({now}): \
+                 bring that back, or name another file",
                 base.name
             )));
         }
