@@ -86,7 +86,7 @@ fn scope(session: &Session, args: &CheckArgs) -> Result<Scope, Stop> {
     let image = session.open(&args.image)?;
     let (root, mut paths, mut inodes) = (image.vfs.root(), Paths::open(file, false)?, Vec::new());
     while let Some(batch) = paths.batch()? {
-        let found = image.vfs.walk_many(SUPERUSER, &root, &batch, WalkOptions::KEEP_LINK);
+        let found = image.vfs.walk_many(SUPERUSER, root, &batch, WalkOptions::KEEP_LINK);
         for (path, found) in batch.iter().zip(found) {
             match found {
                 Ok(node) => inodes.extend(u32::try_from(node.ino().0).ok().map(InodeNumber)),
