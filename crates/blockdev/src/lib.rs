@@ -48,6 +48,7 @@ mod no_table;
 mod partition;
 mod pool;
 mod recording;
+mod rescue_map;
 #[cfg(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom)))]
 mod ring;
 mod slice;
@@ -77,6 +78,7 @@ pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, content, foreign, locate, open_partition};
 pub use recording::{Recording, RecordingDevice, Replay, SECTOR, Step, Survivors};
+pub use rescue_map::{MappedDevice, NoRescueMap, RescueMap};
 pub use slice::Slice;
 pub use slow::SlowDevice;
 pub use table::partitions;
