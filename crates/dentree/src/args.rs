@@ -12,6 +12,7 @@ mod journal;
 pub(crate) mod ls;
 mod mkfs;
 mod resize;
+mod salvage;
 mod shell;
 mod source;
 mod stat;
@@ -38,6 +39,7 @@ pub(crate) use journal::{JournalArgs, JournalCommand, JournalShow};
 pub(crate) use ls::LsArgs;
 pub(crate) use mkfs::{MkfsArgs, UuidArg};
 pub(crate) use resize::ResizeArgs;
+pub(crate) use salvage::SalvageArgs;
 pub(crate) use shell::{Line, LineCommand, ShellArgs, is_outside, takes_image};
 pub(crate) use source::SourceArgs;
 #[cfg(feature = "object-stores")]
@@ -224,6 +226,20 @@ pub(crate) enum Command {
     /// Free blocks may have held another file meanwhile: look at what comes back. Nothing is
     /// written to the image.
     Undelete(UndeleteArgs),
+    /// Copy everything that can be read out of a badly damaged image
+    ///
+    /// Superblock and descriptors are taken from backups where the first ones are gone; inode
+    /// tables are found by what is in them, and directories by their entries. The journal is
+    /// replayed in memory. Nothing is written to the image. What has no name goes to lost+found
+    /// below DIRECTORY as `#N`, with its inode number. Parts of a file that are gone become holes.
+    /// Modes, owners (as root), times, extended attributes, links and holes are kept, as by cp -a.
+    ///
+    /// What is partial and what is lost is listed: the ranges of bytes that are missing, and names
+    /// whose inode is gone. A file is whole if all blocks of its map could be read: the file system
+    /// has no checksums of content. Copy a failing disk with ddrescue(1) first, and give its map
+    /// file.
+    #[command(after_help = salvage::EXIT_CODES)]
+    Salvage(SalvageArgs),
     /// Check a file system for damage, as e2fsck -fn, without writing
     ///
     /// A journal that needs recovery is replayed in memory. Then everything is read once, on all

@@ -13,7 +13,10 @@ use crate::path::join;
 use crate::pressure::Figures;
 use crate::progress::{Progress, Total};
 use crate::report::{self, Problem, Report, Status};
-use dentree_blockdev::{Access, BlockDevice, Choice, FileDevice, Holder, MeteredDevice, locate};
+use dentree_blockdev::{
+    Access, BlockDevice, Choice, FileDevice, Holder, MappedDevice, MeteredDevice, RescueMap, Slice, locate,
+    open_partition, partitions,
+};
 use dentree_ext4::{Ext4, Notice, Options};
 use dentree_vfs::{Budgets, Error, Identity, Ino, Inode, Vfs, WalkOptions};
 use std::cell::{OnceCell, RefCell};
@@ -134,6 +137,35 @@ pub(crate) fn open_part(
     let part = locate(device.clone() as Arc<dyn BlockDevice>, choice(options))
         .map_err(|error| device_problem(&label, &error))?;
     Ok((device, Arc::new(part)))
+}
+
+/// Opens an image whose superblock or partition table may be damaged, for reading. What `map` calls
+/// bad is not read.
+pub(crate) fn open_damaged(
+    file: &OsStr,
+    options: &Global,
+    map: Option<RescueMap>,
+) -> Result<Arc<dyn BlockDevice>, Problem> {
+    let label = escape::terminal(file.as_bytes()).into_owned();
+    let mut device = open_device(file, options, Access::ReadOnly)?;
+    if let Some(map) = map {
+        device = Arc::new(MappedDevice::new(device, map));
+    }
+    let size = device.size();
+    let part = match choice(options) {
+        Choice::Partition(number) => open_partition(device.clone(), number),
+        Choice::Offset(start) => Slice::new(device.clone(), start, size.saturating_sub(start)),
+        Choice::Auto => match locate(device.clone(), Choice::Auto) {
+            // Without partitions all of it is the file system.
+            Err(_) if partitions(&*device).is_ok_and(|found| !found.is_empty()) => {
+                let message = "none of its partitions has a superblock: name one with --partition N";
+                return Err(Problem::usage(label, message));
+            }
+            Err(_) => Slice::new(device, 0, size),
+            found => found,
+        },
+    };
+    Ok(Arc::new(part.map_err(|error| device_problem(&label, &error))?))
 }
 
 /// The part of an image that the options name.

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let codes = match cli.command {
         args::Command::Tar(_) | args::Command::Diff(_) => ExitCodes::OF_DIFF,
         args::Command::Check(_) => ExitCodes::OF_FSCK,
+        args::Command::Salvage(_) => ExitCodes::OF_SALVAGE,
         _ => ExitCodes::OWN,
     };
     codes.of(session.report.status())

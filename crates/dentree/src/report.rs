@@ -40,6 +40,9 @@ impl ExitCodes {
     /// Those of fsck(8): 4 for damage, 8 where the check itself failed, 16 for wrong usage.
     pub(crate) const OF_FSCK: ExitCodes = ExitCodes([0, 4, 8, 8, 4, 16]);
 
+    /// Those of salvage: 4 for what is partial or lost, 8 where nothing could be read.
+    pub(crate) const OF_SALVAGE: ExitCodes = ExitCodes([0, 4, 4, 8, 8, 16]);
+
     pub(crate) fn of(self, status: Status) -> ExitCode {
         ExitCode::from(self.0[usize::from(status as u8)])
     }

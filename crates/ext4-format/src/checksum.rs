@@ -5,6 +5,51 @@ pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!crc, data)
 }
 
+/// Undoes [`crc32c`]: the running value before `data`, from the one behind it. A CRC is a bijection
+/// of its start value.
+pub fn crc32c_before(crc: u32, data: &[u8]) -> u32 {
+    data.iter().rev().fold(crc, |crc, &byte| {
+        // The highest byte of the value is that of the table's entry alone.
+        let [.., high] = crc.to_le_bytes();
+        let index = BY_HIGH_BYTE[usize::from(high)];
+        (crc ^ STEPS[usize::from(index)]) << 8 | u32::from(index ^ byte)
+    })
+}
+
+/// The change of a running value by each low byte.
+static STEPS: [u32; 256] = steps();
+/// The index of the step with each high byte.
+static BY_HIGH_BYTE: [u8; 256] = by_high_byte();
+
+const fn steps() -> [u32; 256] {
+    let mut steps = [0; 256];
+    let mut at = 0;
+    let mut byte = 0_u32;
+    while at < steps.len() {
+        let (mut crc, mut bit) = (byte, 0);
+        while bit < 8 {
+            crc = crc >> 1 ^ CRC32C_POLYNOMIAL & 0_u32.wrapping_sub(crc & 1);
+            bit += 1;
+        }
+        steps[at] = crc;
+        at += 1;
+        byte += 1;
+    }
+    steps
+}
+
+const fn by_high_byte() -> [u8; 256] {
+    let (steps, mut indices) = (steps(), [0; 256]);
+    let (mut at, mut index) = (0, 0_u8);
+    while at < steps.len() {
+        let [.., high] = steps[at].to_le_bytes();
+        indices[high as usize] = index;
+        at += 1;
+        index = index.wrapping_add(1);
+    }
+    indices
+}
+
 /// Continues a CRC16 (polynomial 0x8005, reflected); `crc` is `!0` at the start.
 pub fn crc16(crc: u16, data: &[u8]) -> u16 {
     data.iter().fold(crc, |crc, &byte| {
@@ -112,6 +157,13 @@ mod tests {
             prop_assert_eq!(crc32c(seed, &bytes), before ^ change);
             let zeros = at.min(99);
             prop_assert_eq!(crc32c(seed, &[0; 99][..zeros]), SumChange::at(zeros).of(seed));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_checksum_can_be_undone(bytes in prop::collection::vec(any::<u8>(), 0..300), seed: u32) {
+            prop_assert_eq!(crc32c_before(crc32c(seed, &bytes), &bytes), seed);
         }
     }
 

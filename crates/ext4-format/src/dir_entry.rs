@@ -1,7 +1,7 @@
 //! Directory entries and leaf blocks. Source: kernel document `directory.rst`.
 
 use crate::raw::raw_layout;
-use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem};
+use crate::{BlockSize, ChecksumSeed, InodeNumber, LogicalBlock, Problem, crc32c_before};
 use std::ops::Range;
 use zerocopy::{FromBytes, little_endian as le};
 
@@ -29,6 +29,16 @@ raw_layout! {
         0x6 det_reserved_zero2: u8,
         0x7 det_reserved_ft: u8,
         0x8 det_checksum: le::U32,
+    }
+}
+
+impl RawTail {
+    /// Whether it looks like an unused entry.
+    fn is_disguised(&self) -> bool {
+        self.det_reserved_zero1.get() == 0
+            && self.det_rec_len.get() == 12
+            && self.det_reserved_zero2 == 0
+            && self.det_reserved_ft == TAIL_FILE_TYPE
     }
 }
 
@@ -250,16 +260,20 @@ pub fn update_leaf_checksum(bytes: &mut [u8], sum_change: u32) {
     }
 }
 
+/// The seed with which the checksum at the end of a block is right: that of the directory, if the
+/// block is a leaf of one. `None` if the block does not end as a leaf does.
+pub fn leaf_seed(bytes: &[u8]) -> Option<ChecksumSeed> {
+    let (summed, tail) = bytes.split_at_checked(bytes.len().checked_sub(TAIL_LEN)?)?;
+    let tail = RawTail::ref_from_bytes(tail).ok().filter(|tail| tail.is_disguised())?;
+    Some(ChecksumSeed(crc32c_before(tail.det_checksum.get(), summed)))
+}
+
 /// Verifies a leaf block's checksum.
 pub fn verify_leaf(bytes: &[u8], inode_seed: ChecksumSeed) -> Result<(), Problem> {
     let missing = Problem::Missing { what: "the checksum at the end of the directory block" };
     let (summed, tail) = bytes.split_at_checked(bytes.len().saturating_sub(TAIL_LEN)).ok_or(missing)?;
     let tail = RawTail::ref_from_bytes(tail).map_err(|_| missing)?;
-    let disguised = tail.det_reserved_zero1.get() == 0
-        && tail.det_rec_len.get() == 12
-        && tail.det_reserved_zero2 == 0
-        && tail.det_reserved_ft == TAIL_FILE_TYPE;
-    if !disguised {
+    if !tail.is_disguised() {
         return Err(missing);
     }
     Problem::check_sum(tail.det_checksum.get(), inode_seed.sum(summed))
@@ -334,5 +348,7 @@ mod tests {
         assert_eq!(names(&block[..end]).unwrap(), [b".".as_slice(), b"lost+found"]);
         assert_eq!(verify_leaf(&block, ChecksumSeed(3)), Ok(()));
         assert!(verify_leaf(&block, ChecksumSeed(4)).is_err());
+        assert_eq!(leaf_seed(&block), Some(ChecksumSeed(3)));
+        assert_eq!(leaf_seed(&block[..1000]), None);
     }
 }

@@ -3,6 +3,7 @@
 use crate::raw::{join, join16, raw_layout, split, split16};
 use crate::{
     BlockNumber, ChecksumSeed, Incompat, InodeNumber, InodeTime, Problem, RoCompat, Superblock, crc32c,
+    crc32c_before,
 };
 use zerocopy::{FromBytes, little_endian as le};
 
@@ -96,6 +97,8 @@ impl InodeFlags {
     pub const INLINE_DATA: InodeFlags = InodeFlags(0x1000_0000);
     /// Case-insensitive directory.
     pub const CASEFOLD: InodeFlags = InodeFlags(0x4000_0000);
+    /// All flags that a kernel sets or has set.
+    pub const KNOWN: InodeFlags = InodeFlags(0x727F_FFFF);
     /// Shown by `FS_IOC_GETFLAGS` (`EXT4_FL_USER_VISIBLE`).
     pub const USER_VISIBLE: InodeFlags = InodeFlags(0x725B_DFFF);
     /// Changed by `FS_IOC_SETFLAGS`: secure deletion, undelete, compress, synchronous, immutable,
@@ -390,6 +393,26 @@ impl Inode {
         verify(bytes, raw, fields_len(bytes, rest)?, seed)
     }
 
+    /// The inode's number XORed with the file system's checksum seed, from its bytes and their
+    /// checksum; `None` without a checksum of 32 bits. Of bytes that are no inode it is any number.
+    pub fn masked_number(bytes: &[u8]) -> Option<u32> {
+        let (raw, rest) = RawInode::ref_from_prefix(bytes).ok()?;
+        fields_len(bytes, rest).ok().filter(|len| has_long_checksum(*len))?;
+        let high = bytes.get(CHECKSUM_HI_AT..)?.first_chunk().copied().map(u16::from_le_bytes)?;
+        let parts = [
+            bytes.get(CHECKSUM_HI_AT + 2..)?,
+            &[0, 0],
+            bytes.get(CHECKSUM_LO_AT + 2..CHECKSUM_HI_AT)?,
+            &[0, 0],
+            bytes.get(..CHECKSUM_LO_AT)?,
+            &raw.i_generation.get().to_le_bytes(),
+            // The number itself: its XOR with the seed, and then zeros, give the same value.
+            &[0; 4],
+        ];
+        let sum = join16(high, raw.l_i_checksum_lo.get());
+        Some(parts.iter().fold(sum, |sum, part| crc32c_before(sum, part)))
+    }
+
     /// `i_dtime`: deletion time, or the next orphan.
     pub fn dtime(bytes: &[u8]) -> u32 {
         RawInode::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.i_dtime.get())
@@ -577,6 +600,22 @@ mod tests {
         assert_eq!(time(0x7FFF_FFFF, Some(3)).seconds, 0x3_7FFF_FFFF);
         assert_eq!(time(5, Some(7 << 2)).nanos, 7);
         assert_eq!(time(0x8000_0000, None).seconds, -0x8000_0000);
+    }
+
+    #[test]
+    fn the_number_of_an_inode_follows_from_its_checksum() {
+        let mut sb = Superblock::new(crate::BlockSize::from_log_block_size(2).unwrap(), [9; 16]);
+        sb.ro_compat = RoCompat::METADATA_CSUM;
+        sb.want_extra_isize = 32;
+        for number in [2, 11, 77_777, u32::MAX] {
+            let inode = Inode::new(InodeNumber(number), 0o100_644, 5, time(9, None), &sb);
+            let mut bytes = [0; 256];
+            inode.encode(&mut bytes, &sb);
+            bytes[200] = 1;
+            inode.encode(&mut bytes, &sb);
+            assert_eq!(Inode::masked_number(&bytes), Some(number ^ sb.checksum_seed.0));
+            assert_eq!(Inode::masked_number(&bytes[..128]), None);
+        }
     }
 
     #[test]

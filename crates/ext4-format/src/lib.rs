@@ -31,10 +31,10 @@ pub mod xattr;
 
 pub use acl::{acl_from_xattr, acl_to_xattr};
 pub use bitmap::{FreeRun, all_set, clear_bits, find_free, free_runs, set_bits};
-pub use checksum::{ChecksumSeed, SumChange, crc16, crc32c};
+pub use checksum::{ChecksumSeed, SumChange, crc16, crc32c, crc32c_before};
 pub use dir_entry::{
-    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, set_leaf_checksum, update_leaf_checksum,
-    verify_leaf, write_entry,
+    BlockRole, Entries, Entry, NewEntry, block_role, leaf_room, leaf_seed, set_leaf_checksum,
+    update_leaf_checksum, verify_leaf, write_entry,
 };
 pub use dir_leaf::{EntriesMut, entry_len, room_for};
 pub use extent::{

@@ -58,6 +58,7 @@ pub mod mkfs;
 mod open;
 mod read_ahead;
 mod resize;
+mod salvage;
 mod statfs;
 mod tune;
 mod txn;
@@ -79,6 +80,9 @@ pub use layout::{FileExtent, Layout, Part};
 pub use open::{Notice, Options};
 pub use read_ahead::DxReadAhead;
 pub use resize::{Size, enlarged, grow};
+pub use salvage::{
+    Missing, Salvage, SalvageNotice, SalvageOptions, SalvageStep, SalvagedEntry, SalvagedInode,
+};
 pub use tune::{Tune, tune};
 pub use txn::Clock;
 pub use undelete::Deleted;

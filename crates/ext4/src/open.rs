@@ -292,7 +292,7 @@ pub(crate) fn read_superblock(
 }
 
 /// Offsets for each block size with the largest groups; for bigalloc with 16 blocks per cluster.
-fn backup_offsets() -> impl Iterator<Item = u64> {
+pub(crate) fn backup_offsets() -> impl Iterator<Item = u64> {
     [0_u32, 4].into_iter().flat_map(|log_ratio| {
         (10_u32..=16).flat_map(move |log_block| {
             let group_bytes = 1_u64 << (log_block + 3 + log_ratio + log_block);
@@ -302,7 +302,7 @@ fn backup_offsets() -> impl Iterator<Item = u64> {
     })
 }
 
-fn lies_at(sb: &Superblock, offset: u64) -> bool {
+pub(crate) fn lies_at(sb: &Superblock, offset: u64) -> bool {
     let group = dentree_ext4_format::GroupNumber(u32::from(sb.block_group_nr));
     sb.group_start(group).0 << sb.block_size.log2() == offset
 }

@@ -73,6 +73,13 @@ const EXAMPLES: &[Examples] = &[
         ],
     ),
     ("frag", &[("dentree frag disk.img", "In how many pieces are files and free space?")]),
+    (
+        "salvage",
+        &[
+            ("dentree salvage broken.img rescued", "All that can be read, into a new directory."),
+            ("dentree salvage --map disk.map disk.img rescued", "Of a disk that ddrescue has copied."),
+        ],
+    ),
     ("journal", &[("dentree journal ls disk.img", "The transactions in the log, oldest first.")]),
     ("journal ls", &[("dentree journal ls disk.img", "The transactions in the log, oldest first.")]),
     (

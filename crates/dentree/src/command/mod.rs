@@ -26,6 +26,7 @@ mod mount;
 mod mv;
 mod resize;
 mod rm;
+mod salvage;
 mod serve;
 mod shell;
 pub(crate) mod stat;
@@ -97,6 +98,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<(), Stop> {
         Command::Free(args) => blocks::free::run(session, args),
         Command::Frag(args) => blocks::frag::run(session, args),
         Command::Undelete(args) => undelete::run(session, args),
+        Command::Salvage(args) => salvage::run(session, args),
         Command::Journal(args) => journal::run(session, args),
         Command::Check(args) => check::run(session, args),
         Command::Checksum(args) => checksum::run(session, args),

@@ -23,7 +23,7 @@ mod space;
 mod write;
 
 use dentree_blockdev::BlockDevice;
-use dentree_ext4_format::{BlockSize, Compat, InodeTime};
+use dentree_ext4_format::{BlockSize, Compat, InodeNumber, InodeTime, Superblock};
 use layout::Layout;
 use std::io;
 
@@ -177,6 +177,16 @@ pub struct NewFileSystem {
     pub inodes: u32,
     /// Blocks of the journal; 0 without one, as below 2048 blocks.
     pub journal_blocks: u32,
+}
+
+/// The superblock that [`mkfs`] would write on a device of `bytes` bytes, without counts and places
+/// that follow from its content; `None` where it would refuse.
+pub(crate) fn default_superblock(bytes: u64, options: &MkfsOptions) -> Option<Superblock> {
+    let mut sb = geometry::superblock(bytes, options).ok()?;
+    if sb.compat.has(Compat::HAS_JOURNAL) {
+        sb.journal_inum = InodeNumber(8);
+    }
+    Some(sb)
 }
 
 /// Creates an empty file system that fills `device`. All previous content is lost.

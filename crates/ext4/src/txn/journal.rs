@@ -1,10 +1,12 @@
 //! Finding and replaying the journal.
 
+use crate::inode::Snapshot;
 use crate::map::Mapping;
 use crate::open::read_superblock;
 use crate::{Error, Ext4, Notice, Options, Result, Structure};
-use dentree_ext4_format::{BlockNumber, Compat, InodeFlags, Problem};
+use dentree_ext4_format::{BlockNumber, Compat, ExtentNode, Inode, InodeFlags, InodeTime, Problem};
 use dentree_jbd2::JournalLocation;
+use dentree_vfs::FileType;
 use std::ops::ControlFlow;
 
 impl Ext4 {
@@ -63,7 +65,29 @@ impl Ext4 {
                 uuid_text(&sb.journal_uuid)
             )));
         }
-        let journal = self.read_inode(sb.journal_inum)?;
+        self.location_of(&self.read_inode(sb.journal_inum)?).map(Some)
+    }
+
+    /// The location of the journal by the backup of its inode's block map in the superblock.
+    pub(crate) fn journal_from_backup(&self) -> Option<Option<JournalLocation>> {
+        const MODE: u16 = 0o100_600;
+        let sb = &self.sb;
+        let [map @ .., high, low] = sb.journal_backup?;
+        let mut inode = Inode::new(sb.journal_inum, MODE, 0, InodeTime::default(), sb);
+        inode.size = u64::from(high) << 32 | u64::from(low);
+        for (to, word) in inode.block.chunks_exact_mut(4).zip(map) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        if ExtentNode::parse_root(&inode.block).is_ok() {
+            inode.flags = InodeFlags::EXTENTS;
+        }
+        let (ino, kind, tail) = (sb.journal_inum, FileType::Regular, Box::default());
+        let journal = Snapshot { ino, kind, inode, tail, has_acl: false, disk_size: None, reserved: 0 };
+        self.location_of(&journal).ok().map(Some)
+    }
+
+    fn location_of(&self, journal: &Snapshot) -> Result<JournalLocation> {
+        let sb = &self.sb;
         let corrupt = |problem| journal.place(Structure::Journal).corrupt(problem);
         let blocks = sb.block_size.blocks_for(journal.inode.size);
         // Blocks are distinct: this bounds the work for one mapped a million times.
@@ -74,14 +98,14 @@ impl Ext4 {
             return Err(corrupt(Problem::Missing { what: "a regular file" }));
         }
         let mut runs: Vec<(u64, u64)> = Vec::new();
-        self.map_range(&journal, 0..blocks, &mut |_, run| {
+        self.map_range(journal, 0..blocks, &mut |_, run| {
             let Mapping::Data(BlockNumber(start)) = run.mapping else {
                 return Err(corrupt(Problem::Missing { what: "a block" }));
             };
             runs.push((start, run.len));
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(Some(JournalLocation { block_size: sb.block_size.in_memory(), runs }))
+        Ok(JournalLocation { block_size: sb.block_size.in_memory(), runs })
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// An attribute that could not be set, in the words of the report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Loss {
+pub(in crate::command) enum Loss {
     Owner,
     Mode,
     Xattr,
@@ -39,7 +39,7 @@ impl Loss {
 }
 
 /// Sets attributes of copies, and counts failures.
-pub(super) struct AttributeCopier {
+pub(in crate::command) struct AttributeCopier {
     keep: Keep,
     chmod: Option<ModeChange>,
     /// Permissions that new files do not get.
@@ -56,13 +56,18 @@ struct Lost {
 impl AttributeCopier {
     /// Clears the process's umask, so that modes are set exactly.
     pub(super) fn new(options: &Options<'_>) -> Self {
+        AttributeCopier { chmod: options.chmod.clone(), ..AttributeCopier::keeping(options.keep) }
+    }
+
+    /// Keeps these attributes. Clears the process's umask, too.
+    pub(in crate::command) fn keeping(keep: Keep) -> Self {
         // The mask leaves permission bits only.
         let umask = (rustix::process::umask(Mode::empty()).as_raw_mode() & 0o777) as u16;
-        AttributeCopier { keep: options.keep, chmod: options.chmod.clone(), umask, lost: Mutex::default() }
+        AttributeCopier { keep, chmod: None, umask, lost: Mutex::default() }
     }
 
     /// The permissions of a new file whose mode is not kept.
-    pub(super) fn reduced(&self, attr: &Attr) -> u16 {
+    pub(in crate::command) fn reduced(&self, attr: &Attr) -> u16 {
         let permissions = match attr.kind {
             FileType::Directory if self.keep.drops_mode => 0o777,
             _ if self.keep.drops_mode => 0o666,
@@ -73,14 +78,27 @@ impl AttributeCopier {
 
     /// Sets the attributes of `node` on `target`, which is new or not, with the owner of
     /// `--chown`. Call it after the last write.
-    pub(super) fn apply(
+    pub(in crate::command) fn apply(
         &self,
         (image, node): (&Image, &Node),
         (target, is_new): (&Target<'_>, bool),
         owner: (Option<u32>, Option<u32>),
         label: &Path,
     ) {
-        let (attr, keep) = (node.attr(), self.keep);
+        let copy_xattrs = || self.copy_xattrs(image, node, target, label);
+        self.set(&node.attr(), &copy_xattrs, (target, is_new), owner, label);
+    }
+
+    /// Sets attributes; `copy_xattrs` sets the extended ones.
+    pub(in crate::command) fn set(
+        &self,
+        attr: &Attr,
+        copy_xattrs: &dyn Fn(),
+        (target, is_new): (&Target<'_>, bool),
+        owner: (Option<u32>, Option<u32>),
+        label: &Path,
+    ) {
+        let keep = self.keep;
         let uid = owner.0.or(keep.owner.then_some(attr.uid));
         let gid = owner.1.or(keep.owner.then_some(attr.gid));
         let is_owned = if uid.or(gid).is_some() {
@@ -89,14 +107,14 @@ impl AttributeCopier {
             !keep.mode || is_new
         };
         if keep.xattrs || keep.mode {
-            self.copy_xattrs(image, node, target, label);
+            copy_xattrs();
         }
         if keep.times {
             self.check(Loss::Times, label, target.set_times(timespec(attr.atime), timespec(attr.mtime)));
         }
         let permissions = match (keep.mode, is_new) {
             (true, _) => Some(attr.permissions),
-            (false, true) => Some(self.reduced(&attr)),
+            (false, true) => Some(self.reduced(attr)),
             (false, false) => None,
         };
         let before = permissions.unwrap_or(attr.permissions);
@@ -119,7 +137,7 @@ impl AttributeCopier {
     }
 
     /// Counts a failure; returns whether there was none.
-    pub(super) fn check(&self, loss: Loss, label: &Path, result: io::Result<()>) -> bool {
+    pub(in crate::command) fn check(&self, loss: Loss, label: &Path, result: io::Result<()>) -> bool {
         let Err(error) = result else { return true };
         let mut lost = self.lost.lock();
         let example = || format!("{}: {error}", escape::terminal(label.as_os_str().as_bytes()));
@@ -128,7 +146,7 @@ impl AttributeCopier {
     }
 
     /// Reports the counts.
-    pub(super) fn report_losses(&self, report: &Report) {
+    pub(in crate::command) fn report_losses(&self, report: &Report) {
         for (loss, lost) in &*self.lost.lock() {
             report::print(format_args!(
                 "dentree: not kept: {} {} (first {})",

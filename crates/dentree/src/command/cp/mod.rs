@@ -1,15 +1,15 @@
 //! `dentree cp`: copies between an image and the local file system, in either direction, and
 //! between images.
 
-mod attributes;
+pub(super) mod attributes;
 mod into;
 mod into_listed;
-mod options;
+pub(super) mod options;
 mod origin;
 mod out;
 mod out_listed;
 mod sparse;
-mod target_dir;
+pub(super) mod target_dir;
 
 use crate::args::CpArgs;
 use crate::image::{Image, Node, Session};
@@ -110,6 +110,6 @@ fn check_interrupted(interrupted: &AtomicBool) -> Result<(), Stop> {
     Ok(())
 }
 
-fn local_problem(path: &Path, error: &io::Error) -> Problem {
+pub(super) fn local_problem(path: &Path, error: &io::Error) -> Problem {
     Problem::local(path.as_os_str().as_bytes(), error)
 }

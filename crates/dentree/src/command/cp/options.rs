@@ -15,18 +15,18 @@ use std::os::unix::ffi::OsStrExt;
 
 /// The attributes that are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Keep {
-    pub(super) mode: bool,
-    pub(super) owner: bool,
-    pub(super) times: bool,
-    pub(super) links: bool,
-    pub(super) xattrs: bool,
+pub(in crate::command) struct Keep {
+    pub(in crate::command) mode: bool,
+    pub(in crate::command) owner: bool,
+    pub(in crate::command) times: bool,
+    pub(in crate::command) links: bool,
+    pub(in crate::command) xattrs: bool,
     /// New files get the permissions of files that are made without a source.
-    pub(super) drops_mode: bool,
+    pub(in crate::command) drops_mode: bool,
 }
 
 impl Keep {
-    const ALL: Keep =
+    pub(in crate::command) const ALL: Keep =
         Keep { mode: true, owner: true, times: true, links: true, xattrs: true, drops_mode: false };
 
     fn new(args: &CpArgs) -> Keep {

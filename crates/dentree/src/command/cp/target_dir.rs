@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-pub(super) struct TargetDir {
+pub(in crate::command) struct TargetDir {
     fd: OwnedFd,
     /// Components below the top directory, to reopen it.
     below: Vec<Vec<u8>>,
@@ -28,23 +28,23 @@ pub(super) struct TargetDir {
 
 impl TargetDir {
     /// The directory at `path`, a user's argument: links are followed.
-    pub(super) fn top(path: &Path) -> io::Result<TargetDir> {
+    pub(in crate::command) fn top(path: &Path) -> io::Result<TargetDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(TargetDir { fd, below: Vec::new(), label: path.to_owned() })
     }
 
-    pub(super) fn label(&self, name: &[u8]) -> PathBuf {
+    pub(in crate::command) fn label(&self, name: &[u8]) -> PathBuf {
         self.label.join(OsStr::from_bytes(name))
     }
 
     /// The components from the top to `name`.
-    pub(super) fn below(&self, name: &[u8]) -> Vec<Vec<u8>> {
+    pub(in crate::command) fn below(&self, name: &[u8]) -> Vec<Vec<u8>> {
         [&self.below[..], &[name.to_vec()]].concat()
     }
 
     /// Opens or makes the directory `name`, and tells whether it was made.
-    pub(super) fn directory(&self, name: &[u8]) -> io::Result<(TargetDir, bool)> {
+    pub(in crate::command) fn directory(&self, name: &[u8]) -> io::Result<(TargetDir, bool)> {
         let made = match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -64,7 +64,7 @@ impl TargetDir {
     }
 
     /// Where to write the content of the file `name`.
-    pub(super) fn destination(&self, name: &[u8], rules: Rules) -> io::Result<Destination<'_>> {
+    pub(in crate::command) fn destination(&self, name: &[u8], rules: Rules) -> io::Result<Destination<'_>> {
         let follows = rules.named && !rules.remove;
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let found = match rustix::fs::statat(&self.fd, name, flags) {
@@ -89,7 +89,7 @@ impl TargetDir {
     }
 
     /// The time of change of what exists, a link itself; `None` for directories.
-    pub(super) fn changed(&self, name: &[u8]) -> Option<dentree_vfs::Timestamp> {
+    pub(in crate::command) fn changed(&self, name: &[u8]) -> Option<dentree_vfs::Timestamp> {
         let found = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or(0);
         let time = dentree_vfs::Timestamp { seconds: found.st_mtime, nanos };
@@ -97,11 +97,11 @@ impl TargetDir {
     }
 
     /// Renames an entry, in place of another one if there is one.
-    pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+    pub(in crate::command) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    pub(super) fn is_there(&self, name: &[u8]) -> bool {
+    pub(in crate::command) fn is_there(&self, name: &[u8]) -> bool {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
@@ -115,15 +115,19 @@ impl TargetDir {
     }
 
     /// A new regular file with mode 0600.
-    fn file(&self) -> io::Result<TempEntry<'_>> {
+    pub(in crate::command) fn file(&self) -> io::Result<TempEntry<'_>> {
         TempEntry::file(self.fd.as_fd(), Mode::RUSR | Mode::WUSR)
     }
 
-    pub(super) fn symlink(&self, target: &[u8]) -> io::Result<TempEntry<'_>> {
+    pub(in crate::command) fn symlink(&self, target: &[u8]) -> io::Result<TempEntry<'_>> {
         TempEntry::entry(self.fd.as_fd(), |name| rustix::fs::symlinkat(target, &self.fd, name))
     }
 
-    pub(super) fn node(&self, kind: FileType, (major, minor): (u32, u32)) -> io::Result<TempEntry<'_>> {
+    pub(in crate::command) fn node(
+        &self,
+        kind: FileType,
+        (major, minor): (u32, u32),
+    ) -> io::Result<TempEntry<'_>> {
         let device = rustix::fs::makedev(major, minor);
         TempEntry::entry(self.fd.as_fd(), |name| {
             rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device)
@@ -131,7 +135,7 @@ impl TargetDir {
     }
 
     /// A hard link to the file at `below` under `top`.
-    pub(super) fn link(&self, top: &TargetDir, below: &[Vec<u8>]) -> io::Result<TempEntry<'_>> {
+    pub(in crate::command) fn link(&self, top: &TargetDir, below: &[Vec<u8>]) -> io::Result<TempEntry<'_>> {
         let Some((name, directories)) = below.split_last() else { return Err(Errno::INVAL.into()) };
         let mut dir = rustix::fs::openat(&top.fd, ".", OPEN_DIRECTORY, Mode::empty())?;
         for name in directories {
@@ -145,19 +149,19 @@ impl TargetDir {
 
 /// How a file is copied to a name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(in crate::command) struct Rules {
     /// The user gave the name: links are followed.
-    pub(super) named: bool,
+    pub(in crate::command) named: bool,
     /// Hard links are kept: an existing file with other names is replaced.
-    pub(super) links: bool,
+    pub(in crate::command) links: bool,
     /// An existing entry is replaced.
-    pub(super) remove: bool,
+    pub(in crate::command) remove: bool,
     /// An existing file that cannot be opened is replaced.
-    pub(super) force: bool,
+    pub(in crate::command) force: bool,
 }
 
 /// Where the content of a file goes.
-pub(super) enum Destination<'a> {
+pub(in crate::command) enum Destination<'a> {
     New(TempEntry<'a>),
     Instead(TempEntry<'a>),
     Through(File),
@@ -165,21 +169,21 @@ pub(super) enum Destination<'a> {
 }
 
 /// A copy whose attributes can be set.
-pub(super) enum Target<'a> {
+pub(in crate::command) enum Target<'a> {
     Open(BorrowedFd<'a>),
     Entry(&'a TempEntry<'a>),
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn directory(dir: &'a TargetDir) -> Self {
+    pub(in crate::command) fn directory(dir: &'a TargetDir) -> Self {
         Target::Open(dir.fd.as_fd())
     }
 
-    pub(super) fn temp(temp: &'a TempEntry<'a>) -> Self {
+    pub(in crate::command) fn temp(temp: &'a TempEntry<'a>) -> Self {
         temp.open().map_or(Target::Entry(temp), |file| Target::Open(file.as_fd()))
     }
 
-    pub(super) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    pub(in crate::command) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         match self {
             Target::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
@@ -192,7 +196,7 @@ impl<'a> Target<'a> {
     }
 
     /// Not for symbolic links, which have no mode.
-    pub(super) fn set_mode(&self, permissions: u32) -> io::Result<()> {
+    pub(in crate::command) fn set_mode(&self, permissions: u32) -> io::Result<()> {
         let mode = Mode::from_raw_mode(permissions);
         match self {
             Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
@@ -204,7 +208,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    pub(super) fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(in crate::command) fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
         match self {
             Target::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())?,
             Target::Entry(temp) => {
@@ -217,7 +221,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    pub(super) fn set_times(&self, access: Timespec, modification: Timespec) -> io::Result<()> {
+    pub(in crate::command) fn set_times(&self, access: Timespec, modification: Timespec) -> io::Result<()> {
         let times = Timestamps { last_access: access, last_modification: modification };
         match self {
             Target::Open(fd) => rustix::fs::futimens(fd, &times)?,
@@ -231,7 +235,7 @@ impl<'a> Target<'a> {
 }
 
 /// Whether a name of an image is valid here.
-pub(super) fn is_plain_name(name: &[u8]) -> bool {
+pub(in crate::command) fn is_plain_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 
