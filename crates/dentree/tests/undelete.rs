@@ -258,3 +258,56 @@ fn more_comes_back_than_by_the_tools_that_people_use() {
         assert!(wrong <= lost.len() / 20, "{line}");
     }
 }
+
+#[test]
+fn a_truncated_file_comes_back_as_it_was_before() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::new(32, &["-t", "ext4", "-b", "1024"]);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+    let (emptied, halved) = (content(&mut rng, 90_000), content(&mut rng, 81_920));
+    let mount = image.mount("rw").unwrap();
+    fs::create_dir(mount.at.join("dir")).unwrap();
+    fs::write(mount.at.join("dir/emptied"), &emptied).unwrap();
+    fs::write(mount.at.join("dir/halved"), &halved).unwrap();
+    sync(&mount.at);
+    File::create(mount.at.join("dir/emptied")).unwrap();
+    File::options().write(true).open(mount.at.join("dir/halved")).unwrap().set_len(40_960).unwrap();
+    sync(&mount.at);
+    drop(mount);
+    let listed = text(&succeeds(["undelete".as_ref(), image.file.as_os_str()]));
+    for (name, before) in [("emptied", &emptied), ("halved", &halved)] {
+        let line = listed.lines().find(|line| line.contains(&format!("/dir/{name} (truncated)")));
+        assert!(line.is_some_and(|line| line.starts_with("free\t")), "{listed}");
+        let out = image.dir.path().join(name);
+        let what = image.at(&format!("/dir/{name}"));
+        succeeds(["undelete".as_ref(), what.as_ref(), "-o".as_ref(), out.as_os_str()]);
+        assert!(fs::read(&out).unwrap() == *before, "{name}");
+    }
+}
+
+#[test]
+fn removed_names_are_listed_with_what_is_left_of_their_files() {
+    if !can_mount() {
+        return;
+    }
+    let image = Image::new(32, &["-t", "ext4", "-b", "1024"]);
+    let mount = image.mount("rw").unwrap();
+    let dir = mount.at.join("dir");
+    fs::create_dir(&dir).unwrap();
+    for name in ["kept", "removed", "moved"] {
+        fs::write(dir.join(name), vec![b'x'; 3000]).unwrap();
+    }
+    sync(&mount.at);
+    fs::remove_file(dir.join("removed")).unwrap();
+    fs::rename(dir.join("moved"), mount.at.join("elsewhere")).unwrap();
+    drop(mount);
+    let listed = text(&succeeds(["ls", "--deleted", &image.at("/dir")]));
+    let line = |name: &str| listed.lines().find(|line| line.ends_with(&format!("\t{name}"))).unwrap_or("");
+    assert!(line("removed").starts_with("free\t") && line("removed").contains("\t3000\t"), "{listed}");
+    assert!(line("moved").starts_with("in use\t"), "{listed}");
+    assert_eq!(line("kept"), "", "{listed}");
+    let json = text(&succeeds(["ls", "--deleted", "--json", &image.at("/dir")]));
+    assert!(json.contains("\"path\":\"/dir/removed\"") && json.contains("\"state\":\"free\""), "{json}");
+}

@@ -46,6 +46,7 @@ mod check;
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod deleted_names;
 mod dir;
 mod error;
 mod file;
@@ -67,6 +68,7 @@ mod verified;
 mod xattr;
 
 pub use check::{CheckOptions, Code, Defect, Finding, Repair, Scope};
+pub use deleted_names::DeletedName;
 pub use dentree_bufcache::BhLruSize;
 pub use dentree_ext4_format::{
     BlockNumber, BlockSize, Compat, GroupNumber, Incompat, InodeNumber, InodeTime, LogicalBlock, Problem,

@@ -49,15 +49,24 @@ pub struct Deleted {
     pub reused: u64,
     /// Whether its block map could be read to its end.
     pub is_whole: bool,
+    /// The file is still there, and shorter: this is what it was before.
+    pub is_truncated: bool,
     snapshot: Snapshot,
     extents: Vec<FileExtent>,
 }
 
 /// An inode as it was.
+#[derive(Clone)]
 struct Version {
     /// `None`: as the inode table has it now.
     tid: Option<Tid>,
     snapshot: Snapshot,
+}
+
+/// The longest version of a file.
+struct Longest {
+    version: Version,
+    now: Option<Snapshot>,
 }
 
 /// A name that an inode had.
@@ -75,6 +84,9 @@ struct Search<'a> {
     history: Option<History>,
     layout: Layout<'a>,
     versions: HashMap<(u32, u32), Version>,
+    /// The longest version of each regular file, with what is there of it now once that is known
+    /// to be shorter.
+    longest: HashMap<(u32, u32), Longest>,
     names: HashMap<u32, Vec<Name>>,
     /// Directories that are there: their names, by inode.
     directories: HashMap<u32, (u32, Vec<u8>)>,
@@ -155,6 +167,7 @@ impl<'a> Search<'a> {
             history,
             layout: fs.layout()?,
             versions: HashMap::new(),
+            longest: HashMap::new(),
             names: HashMap::new(),
             directories: HashMap::new(),
         })
@@ -175,7 +188,13 @@ impl<'a> Search<'a> {
                         && self.versions.len() < MOST_DELETED
                     {
                         let key = (ino.0, snapshot.inode.generation);
-                        self.versions.insert(key, Version { tid: Some(transaction.tid), snapshot });
+                        let version = Version { tid: Some(transaction.tid), snapshot };
+                        let size = |version: &Version| version.snapshot.inode.size;
+                        let known = self.longest.get(&key).map_or(0, |longest| size(&longest.version));
+                        if version.snapshot.kind == FileType::Regular && size(&version).max(1) >= known {
+                            self.longest.insert(key, Longest { version: version.clone(), now: None });
+                        }
+                        self.versions.insert(key, version);
                     }
                 }
             }
@@ -209,6 +228,11 @@ impl<'a> Search<'a> {
         let key = (ino.0, snapshot.inode.generation);
         if head.links > 0 {
             self.versions.remove(&key);
+            if let Some(longest) = self.longest.get_mut(&key)
+                && longest.version.snapshot.inode.size > snapshot.inode.size
+            {
+                longest.now = Some(snapshot);
+            }
         } else if snapshot.inode.size > 0 && !self.versions.contains_key(&key) {
             self.versions.insert(key, Version { tid: None, snapshot });
         }
@@ -216,7 +240,9 @@ impl<'a> Search<'a> {
 
     /// Looks for names in copies of directories, and in the blocks of deleted ones.
     fn find_names(&mut self) {
-        let wanted: HashSet<u32> = self.versions.keys().map(|(ino, _)| *ino).collect();
+        self.longest.retain(|_, longest| longest.now.is_some());
+        let wanted: HashSet<u32> =
+            self.versions.keys().chain(self.longest.keys()).map(|(ino, _)| *ino).collect();
         let mut owners = HashMap::new();
         for group in (0..self.fs.sb.groups).map(GroupNumber) {
             for ino in self.layout.inodes_in_use(group).unwrap_or_default() {
@@ -265,8 +291,11 @@ impl<'a> Search<'a> {
         wanted: &HashSet<u32>,
         owners: &mut HashMap<u64, InodeNumber>,
     ) {
-        let mut below = Vec::new();
+        let (mut below, mut shortened) = (Vec::new(), Vec::new());
         let read = self.fs.each_entry(dir, 0, &mut |entry, _| {
+            if wanted.contains(&entry.inode.0) {
+                shortened.push((entry.inode.0, entry.name.to_vec()));
+            }
             let is_dir = self.fs.kind_of(&entry).is_none_or(|kind| kind == FileType::Directory);
             if is_dir && entry.name != b"." && entry.name != b".." {
                 below.push((entry.inode.0, entry.name.to_vec()));
@@ -275,6 +304,11 @@ impl<'a> Search<'a> {
         });
         // A damaged directory has the names before the damage.
         let _ = read;
+        // Those of deleted files are of inodes that were used again.
+        let truncated: HashSet<u32> = self.longest.keys().map(|(ino, _)| *ino).collect();
+        for (ino, name) in shortened.into_iter().filter(|(ino, _)| truncated.contains(ino)) {
+            self.name(ino, Name { tid: None, dir: dir.ino, name });
+        }
         for (ino, name) in below {
             self.directories.insert(ino, (dir.ino.0, name));
         }
@@ -305,28 +339,12 @@ impl<'a> Search<'a> {
 
     /// Looks for removed entries in the space behind others: older kernels leave them there.
     fn slack(&mut self, bytes: &[u8], dir: InodeNumber, wanted: &HashSet<u32>) {
-        let used: Vec<Range<usize>> = self
-            .fs
-            .entries(bytes)
-            .map_while(std::result::Result::ok)
-            .map(|entry| entry.name_range())
-            .collect();
-        for (at, entry) in (0..).step_by(4).zip(bytes.as_chunks::<4>().0) {
-            let ino = u32::from_le_bytes(*entry);
-            let Some([len_low, len_high, name_len, kind]) = bytes.get(at + 4..at + 8) else { return };
-            let (len, name_len) = (u16::from_le_bytes([*len_low, *len_high]), usize::from(*name_len));
-            let Some(name) = bytes.get(at + 8..at + 8 + name_len) else { continue };
-            let is_entry = wanted.contains(&ino)
-                && name_len > 0
-                && usize::from(len) >= 8 + name_len
-                && len.is_multiple_of(4)
-                && *kind <= 7
-                && !name.iter().any(|byte| matches!(byte, 0 | b'/'));
-            let is_used = used.iter().any(|range| range.start == at + 8 || range.contains(&at));
-            if is_entry && !is_used {
+        let fs = self.fs;
+        fs.slack_entries(bytes, &mut |ino, name| {
+            if wanted.contains(&ino) {
                 self.name(ino, Name { tid: None, dir, name: name.to_vec() });
             }
-        }
+        });
     }
 
     fn name(&mut self, ino: u32, name: Name) {
@@ -388,9 +406,12 @@ impl<'a> Search<'a> {
 
     fn deleted(&mut self) -> Vec<(Option<Tid>, Deleted)> {
         let versions = std::mem::take(&mut self.versions);
+        let longest = std::mem::take(&mut self.longest);
         let mut free = FreeBlocks { layout: &self.layout, groups: BTreeMap::new() };
+        let of_deleted = versions.into_iter().map(|((ino, _), version)| (ino, version, None));
+        let of_truncated = longest.into_iter().map(|((ino, _), longest)| (ino, longest.version, longest.now));
         let mut found = Vec::new();
-        for ((number, _), Version { tid, snapshot }) in versions {
+        for (number, Version { tid, snapshot }, now) in of_deleted.chain(of_truncated) {
             let inode = &snapshot.inode;
             let is_kept =
                 matches!(snapshot.kind, FileType::Regular | FileType::Directory | FileType::Symlink);
@@ -400,11 +421,13 @@ impl<'a> Search<'a> {
             }
             let (extents, is_whole) = self.content_of(&snapshot);
             let blocks = extents.iter().map(|extent| extent.len).sum();
-            let reused = extents.iter().map(|extent| free.in_use(extent)).sum();
-            let removed = self.removed(&snapshot);
+            let kept = now.as_ref().map_or(0, |now| self.kept(now, &extents));
+            let in_use: u64 = extents.iter().map(|extent| free.in_use(extent)).sum();
+            let reused = in_use.saturating_sub(kept);
+            let removed = if now.is_some() { None } else { self.removed(&snapshot) };
             let path = self.path_of(number, tid);
             let (mode, size, modified) = (inode.mode, inode.size, inode.mtime.seconds);
-            let (ino, kind) = (snapshot.ino, snapshot.kind);
+            let (ino, kind, is_truncated) = (snapshot.ino, snapshot.kind, now.is_some());
             found.push((
                 tid,
                 Deleted {
@@ -418,12 +441,42 @@ impl<'a> Search<'a> {
                     blocks,
                     reused,
                     is_whole,
+                    is_truncated,
                     snapshot,
                     extents,
                 },
             ));
         }
         found
+    }
+
+    /// How many blocks of a longer version a file still has in the same place. The one in which it
+    /// ends now is not among them: the kernel clears what is behind the end.
+    fn kept(&self, now: &Snapshot, before: &[FileExtent]) -> u64 {
+        let whole = now.inode.size >> self.fs.sb.block_size.log2();
+        let mut today = Vec::new();
+        let mut each = |part| {
+            if let Part::Content(extent) = part {
+                today.push(extent);
+            }
+            ControlFlow::Continue(())
+        };
+        self.fs.walk_map(now, &mut each, &mut |_| {});
+        let common = move |one: &FileExtent, other: &FileExtent| {
+            let is_same = one.start.0.wrapping_sub(one.logical) == other.start.0.wrapping_sub(other.logical);
+            let start = one.logical.max(other.logical);
+            let end = (one.logical + one.len).min(other.logical + other.len).min(whole);
+            if is_same { end.saturating_sub(start) } else { 0 }
+        };
+        // Both are sorted: each extent meets few of the others.
+        let mut count = 0;
+        for extent in before {
+            let from = today.partition_point(|other| other.logical + other.len <= extent.logical);
+            let behind = extent.logical + extent.len;
+            let met = today.iter().skip(from).take_while(|other| other.logical < behind);
+            count += met.map(|other| common(extent, other)).sum::<u64>();
+        }
+        count
     }
 
     /// When an inode was freed, where it was not used again.

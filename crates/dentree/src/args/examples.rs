@@ -12,6 +12,7 @@ const EXAMPLES: &[Examples] = &[
         &[
             ("dentree ls -l disk.img:/etc", "As ls -l on a mount."),
             ("dentree ls 'disk.img:/etc/*.conf'", "A pattern of names in the image."),
+            ("dentree ls --deleted disk.img:/home/me", "Names that were removed."),
             ("dentree ls https://example.org/disk.img:/etc", "Of an image on a server."),
         ],
     ),

@@ -49,6 +49,10 @@ pub(crate) struct Select {
     /// List directories themselves, not what is in them
     #[arg(short, long)]
     pub(crate) directory: bool,
+    /// List names that were removed: what is left of the file, its inode, its size, and the name.
+    /// `dentree undelete` brings back what is free
+    #[arg(long, conflicts_with_all = ["recursive", "directory"])]
+    pub(crate) deleted: bool,
     /// Include directories below
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,

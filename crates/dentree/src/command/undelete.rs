@@ -29,6 +29,7 @@ struct Line<'a> {
     blocks: u64,
     reused: u64,
     complete: bool,
+    truncated: bool,
 }
 
 pub(crate) fn run(session: &Session, args: &UndeleteArgs) -> Result<(), Stop> {
@@ -71,18 +72,14 @@ fn list(args: &UndeleteArgs, found: &[Deleted]) -> Result<(), Stop> {
             let path = file.path.as_deref().map(json::Path::new);
             let (inode, size, mode) = (file.ino.0, file.size, file.mode);
             let (removed, modified, blocks, reused) = (file.removed, file.modified, file.blocks, file.reused);
-            let complete = file.is_whole;
+            let (complete, truncated) = (file.is_whole, file.is_truncated);
             json::line(
                 &mut out,
-                &Line { inode, path, size, mode, removed, modified, blocks, reused, complete },
+                &Line { inode, path, size, mode, removed, modified, blocks, reused, complete, truncated },
             )?;
             continue;
         }
-        let state = match (file.is_whole, file.reused) {
-            (false, _) => "incomplete".to_owned(),
-            (true, 0) => "free".to_owned(),
-            (true, reused) => format!("{}/{} reused", reused, file.blocks),
-        };
+        let state = state(file);
         let removed = file.removed.map(|seconds| clock.minute(Timestamp { seconds, nanos: 0 }));
         write!(out, "{state}\t{}\t{}\t{}\t", file.ino, file.size, removed.as_deref().unwrap_or("-"))?;
         let path = match &file.path {
@@ -91,9 +88,19 @@ fn list(args: &UndeleteArgs, found: &[Deleted]) -> Result<(), Stop> {
         };
         let shown = out.names().show(&path).into_owned();
         out.write_all(&shown)?;
-        out.write_all(if file.kind == FileType::Directory { b"/\n" } else { b"\n" })?;
+        let mark = if file.is_truncated { b" (truncated)\n" } else { &b"\n"[..] };
+        out.write_all(if file.kind == FileType::Directory { b"/\n" } else { mark })?;
     }
     Ok(out.flush()?)
+}
+
+/// What is left of a file, in a word or two.
+pub(super) fn state(file: &Deleted) -> String {
+    match (file.is_whole, file.reused) {
+        (false, _) => "incomplete".to_owned(),
+        (true, 0) => "free".to_owned(),
+        (true, reused) => format!("{reused}/{} reused", file.blocks),
+    }
 }
 
 /// Writes the last version that a path had.

@@ -1,5 +1,6 @@
 //! `dentree ls`: listings as of ls(1) in the C locale.
 
+mod deleted;
 mod layout;
 mod rows;
 mod style;
@@ -21,6 +22,9 @@ use std::rc::Rc;
 use style::Style;
 
 pub(crate) fn run(session: &Session, args: &LsArgs) -> Result<(), Stop> {
+    if args.select.deleted {
+        return deleted::run(session, args);
+    }
     let mut out = Output::new();
     let style = Style::new(args, &out)?;
     let read = OwnersByImage::default();
