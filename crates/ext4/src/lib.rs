@@ -84,6 +84,7 @@ pub use read_ahead::DxReadAhead;
 pub use resize::{Size, enlarged, grow};
 pub use salvage::{
     Missing, Salvage, SalvageNotice, SalvageOptions, SalvageStep, SalvagedEntry, SalvagedInode,
+    SalvagedXattrs,
 };
 pub use tune::{Tune, tune};
 pub use txn::Clock;

@@ -13,6 +13,9 @@ const CHUNK: u64 = 1 << 20;
 /// Ranges that are told of a file. Those behind them are joined to the last.
 const MOST_RANGES: usize = 10_000;
 
+/// Receives pieces of content with their offsets.
+type Each<'e, E> = &'e mut dyn FnMut(u64, &[u8]) -> Result<(), E>;
+
 /// What could not be read of a file's content.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Missing {
@@ -41,11 +44,7 @@ impl Missing {
 impl Salvage {
     /// Passes on the content of a file, piece by piece with its offset. Holes, and what is missing,
     /// are left out.
-    pub(super) fn content_of<E>(
-        &self,
-        node: &Snapshot,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
-    ) -> Result<Missing, E> {
+    pub(super) fn content_of<E>(&self, node: &Snapshot, each: Each<'_, E>) -> Result<Missing, E> {
         let (mut missing, size) = (Missing::default(), node.inode.size);
         if node.has(InodeFlags::INLINE_DATA) {
             let Ok((first, rest)) = self.fs.inline_parts(node) else {
@@ -81,7 +80,7 @@ impl Salvage {
         piece: &Piece,
         size: u64,
         missing: &mut Missing,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+        each: Each<'_, E>,
     ) -> Result<ControlFlow<()>, E> {
         let log = self.fs.sb.block_size.log2();
         let bytes = |range: Range<u64>| (range.start << log).min(size)..(range.end << log).min(size);
@@ -110,7 +109,7 @@ impl Salvage {
         from: u64,
         range: Range<u64>,
         missing: &mut Missing,
-        each: &mut dyn FnMut(u64, &[u8]) -> Result<(), E>,
+        each: Each<'_, E>,
     ) -> Result<(), E> {
         let len = range.end - range.start;
         // Relaxed: a count that guards nothing else.

@@ -156,7 +156,7 @@ fn by_defaults(device: &Arc<dyn BlockDevice>) -> Option<Superblock> {
     all.find_map(|options| {
         let sb = default_superblock(device.size(), &options)?;
         let fs = Ext4::over(device.clone(), sb, SUPERBLOCK_OFFSET, &Options::default()).ok()?;
-        let found = tables::find(&fs);
+        let found = tables::find(&fs, 1);
         let table = found.tables.get(&0)?;
         let is_there = tables::evidence(&fs, GroupNumber(0), table.start) == Evidence::Inodes;
         (is_there && has_root(&fs, table.start.0)).then(|| fs.sb.clone())

@@ -8,7 +8,7 @@ use super::start::each_chunk;
 use crate::Ext4;
 use dentree_ext4_format::{ChecksumSeed, leaf_seed};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// Most leaves that are remembered.
 const MOST_LEAVES: usize = 1 << 22;
@@ -24,11 +24,11 @@ struct First {
 }
 
 /// Searches the device for leaves. `wanted`: the directories, with the parents that name them.
-/// `journal`: its runs of blocks.
+/// `journal`: its blocks, ascending and disjoint.
 pub(super) fn find(
     fs: &Ext4,
     wanted: &HashMap<u32, Option<u32>>,
-    journal: &[(u64, u64)],
+    journal: &[Range<u64>],
     goes_on: &dyn Fn(u64) -> bool,
 ) -> Leaves {
     let (size, has_sums) = (fs.sb.block_size, fs.sb.has_metadata_csum());
@@ -38,7 +38,8 @@ pub(super) fn find(
     }
     each_chunk(&*fs.device, goes_on, &mut |offset, bytes| {
         for (block, bytes) in (offset >> size.log2()..).zip(bytes.chunks_exact(size.in_memory())) {
-            if journal.iter().any(|(start, len)| (*start..start + len).contains(&block)) {
+            let at = journal.partition_point(|run| run.end <= block);
+            if journal.get(at).is_some_and(|run| run.contains(&block)) {
                 continue;
             }
             let seed = leaf_seed(bytes).filter(|_| has_sums);

@@ -52,10 +52,33 @@ pub(super) fn walk(
     if node.maps_nothing() {
         return true;
     }
-    let mut walk = Walk { fs, before, node, each, walked: HashSet::new(), is_doubtful: false };
-    // A break ends the walk, and is no failure.
-    let _ = if node.has(InodeFlags::EXTENTS) { walk.extents() } else { walk.pointers() };
-    !walk.is_doubtful
+    let mut last = None;
+    let mut joined = |piece| join(&mut last, piece, each);
+    let mut walk = Walk { fs, before, node, each: &mut joined, walked: HashSet::new(), is_doubtful: false };
+    let ended = if node.has(InodeFlags::EXTENTS) { walk.extents() } else { walk.pointers() };
+    let is_intact = !walk.is_doubtful;
+    if let Some(last) = last.filter(|_| ended.is_continue()) {
+        // The last one: there is nothing to end.
+        let _ = each(last);
+    }
+    is_intact
+}
+
+/// Joins content that follows the last piece in the file and on the device: pointers are of single
+/// blocks. Passes on what does not.
+fn join(
+    last: &mut Option<Piece>,
+    piece: Piece,
+    each: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    if let (Some(Piece::Data { logical, start, len }), Piece::Data { logical: next, start: there, len: more }) =
+        (&mut *last, &piece)
+        && (*logical + *len, start.0 + *len) == (*next, there.0)
+    {
+        *len += more;
+        return ControlFlow::Continue(());
+    }
+    last.replace(piece).map_or(ControlFlow::Continue(()), each)
 }
 
 impl Walk<'_> {

@@ -11,6 +11,7 @@
 //! | `search` | inode tables found by the checksums of inodes |
 //! | `view` | the device with repaired descriptors, in memory |
 //! | `inodes` | which inodes are there, and how far they can be trusted |
+//! | `plausible` | whether the fields of an inode fit each other |
 //! | `names` | directories, and the place of each in the tree |
 //! | `leaves` | blocks of directories whose inodes are gone |
 //! | `map` | block maps, with the parts that are gone |
@@ -28,6 +29,7 @@ mod inodes;
 mod leaves;
 mod map;
 mod names;
+mod plausible;
 mod reader;
 mod search;
 mod start;
@@ -46,6 +48,7 @@ pub use names::SalvagedEntry;
 use names::{Directories, Places};
 use start::Start;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tables::Tables;
@@ -55,6 +58,10 @@ use view::Repaired;
 const CONTENT_FACTOR: u64 = 2;
 /// And this many bytes more.
 const CONTENT_LEAST: u64 = 64 << 20;
+
+/// Blocks of directories that may be read, as a multiple of the device's blocks: each directory is
+/// read for the tree, and when its entries are asked for.
+const LEAVES_FACTOR: u64 = 4;
 
 /// How a file system is salvaged.
 pub struct SalvageOptions<'a> {
@@ -155,12 +162,14 @@ pub struct Salvage {
     /// The device with the journal's last copy of each block.
     before: Option<Arc<dyn BlockDevice>>,
     tables: Tables,
-    /// The runs of the journal's blocks.
-    journal: Vec<(u64, u64)>,
+    /// The journal's blocks, ascending and disjoint.
+    journal: Vec<Range<u64>>,
     inodes: Inodes,
     places: Places,
     /// Bytes of content that may still be read.
     content_left: AtomicU64,
+    /// Blocks of directories that may still be read.
+    leaves_left: AtomicU64,
     notices: Vec<SalvageNotice>,
 }
 
@@ -169,6 +178,15 @@ pub struct Salvage {
 pub struct SalvagedInode {
     snapshot: Snapshot,
     is_doubtful: bool,
+}
+
+/// Extended attributes of an inode.
+#[derive(Default)]
+pub struct SalvagedXattrs {
+    /// Full names and values.
+    pub values: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Why others could not be read.
+    pub error: Option<Error>,
 }
 
 impl SalvagedInode {
@@ -219,7 +237,7 @@ impl Salvage {
         let (mut before, mut journal) = (None, Vec::new());
         match location {
             Ok(Some(location)) => {
-                journal.clone_from(&location.runs);
+                journal = ascending(&location.runs);
                 let device = replayed(device, &location, &mut notices);
                 found = over(&device)?;
                 before = History::read(device, &location).ok().map(|history| history.last_copies());
@@ -233,6 +251,7 @@ impl Salvage {
             notices.push(SalvageNotice::Descriptors { damaged: tables.not_primary, missing });
         }
         let content = size.saturating_mul(CONTENT_FACTOR).saturating_add(CONTENT_LEAST);
+        let leaves = (size >> start.sb.block_size.log2()).saturating_mul(LEAVES_FACTOR);
         let mut salvage = Salvage {
             fs,
             before,
@@ -241,6 +260,7 @@ impl Salvage {
             inodes: Inodes::default(),
             places: Places::default(),
             content_left: AtomicU64::new(content),
+            leaves_left: AtomicU64::new(leaves),
             notices,
         };
         salvage.find_inodes(options);
@@ -251,7 +271,8 @@ impl Salvage {
         let reader = InodeReader { fs: &self.fs, before: self.before.as_ref() };
         let scanned = |count| (options.goes_on)(SalvageStep::Inodes, count);
         let mut inodes = reader.scan(&self.tables.tables, &scanned);
-        let directories = Directories { reader, tables: &self.tables.tables, journal: &self.journal };
+        let (tables, journal) = (&self.tables.tables, &self.journal);
+        let directories = Directories { reader, tables, journal, left: &self.leaves_left };
         let listed = |count| (options.goes_on)(SalvageStep::Directories, count);
         let searched = |bytes| (options.goes_on)(SalvageStep::Search, bytes);
         let places = directories.places(&mut inodes, &listed, &searched);
@@ -302,10 +323,10 @@ impl Salvage {
     }
 
     /// The entries of a directory, and whether all of it could be read. A directory is an entry of
-    /// one directory at most.
+    /// one directory at most. Ask once for each directory: the blocks that are read are counted.
     pub fn entries(&self, dir: InodeNumber) -> (Vec<SalvagedEntry>, bool) {
-        let directories =
-            Directories { reader: self.reader(), tables: &self.tables.tables, journal: &self.journal };
+        let (tables, journal) = (&self.tables.tables, &self.journal);
+        let directories = Directories { reader: self.reader(), tables, journal, left: &self.leaves_left };
         let (mut found, mut is_whole) = (Vec::new(), false);
         let mut each = |entry: &Entry<'_>| {
             let (name, ino) = (entry.name, entry.inode);
@@ -332,22 +353,21 @@ impl Salvage {
         self.fs.attr_of(&inode.snapshot)
     }
 
-    /// The extended attributes with their values, and the first error.
-    pub fn xattrs(&self, inode: &SalvagedInode) -> (Vec<(Vec<u8>, Vec<u8>)>, Option<Error>) {
+    /// The extended attributes that can be read.
+    pub fn xattrs(&self, inode: &SalvagedInode) -> SalvagedXattrs {
         let node = Node::new(inode.snapshot.clone(), None);
-        let names = match self.fs.listxattr(&node) {
-            Ok(names) => names,
-            Err(error) => return (Vec::new(), Some(error)),
-        };
-        let (mut found, mut failed) = (Vec::new(), None);
+        let mut found = SalvagedXattrs::default();
+        let names = self.fs.listxattr(&node).unwrap_or_else(|error| {
+            found.error = Some(error);
+            Vec::new()
+        });
         for name in names {
             match self.fs.getxattr(&node, &name) {
-                Ok(Some(value)) => found.push((name, value)),
-                Ok(None) => {}
-                Err(error) => failed = failed.or(Some(error)),
+                Ok(value) => found.values.extend(value.map(|value| (name, value))),
+                Err(error) => found.error = found.error.or(Some(error)),
             }
         }
-        (found, failed)
+        found
     }
 
     /// The target of a symbolic link.
@@ -381,7 +401,7 @@ struct Found {
 impl Found {
     fn over(device: &Arc<dyn BlockDevice>, start: &Start, engine: &Options) -> Result<Found> {
         let fs = Ext4::over(device.clone(), start.sb.clone(), SUPERBLOCK_OFFSET, engine)?;
-        let tables = tables::find(&fs);
+        let tables = tables::find(&fs, tables::groups_there(&fs));
         Found { fs, tables }.repaired(start, engine)
     }
 
@@ -409,6 +429,20 @@ impl Found {
         self.tables.tables.extend(elsewhere);
         self.repaired(start, engine)
     }
+}
+
+/// Runs of blocks as ranges, ascending and disjoint.
+fn ascending(runs: &[(u64, u64)]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = runs.iter().map(|(start, len)| *start..start + len).collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 /// The device after the replay of the journal, if it can be replayed.

@@ -15,7 +15,8 @@ use dentree_ext4_format::{
 };
 use dentree_vfs::FileType;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,8 +76,10 @@ impl Places {
 pub(super) struct Directories<'a> {
     pub(super) reader: InodeReader<'a>,
     pub(super) tables: &'a BTreeMap<u32, Table>,
-    /// The runs of the journal's blocks.
-    pub(super) journal: &'a [(u64, u64)],
+    /// The journal's blocks, ascending and disjoint.
+    pub(super) journal: &'a [Range<u64>],
+    /// Blocks of directories that may still be read.
+    pub(super) left: &'a AtomicU64,
 }
 
 impl Directories<'_> {
@@ -86,8 +89,8 @@ impl Directories<'_> {
         let fs = self.reader.fs;
         if dir.has(InodeFlags::INLINE_DATA) {
             let Ok(pieces) = fs.inline_entries(dir) else { return false };
-            let intact = pieces.iter().map(|(_, bytes)| self.entries_in(bytes, each));
-            return intact.fold(true, |all, is_intact| all && is_intact);
+            let damaged = pieces.iter().filter(|(_, bytes)| !self.entries_in(bytes, each)).count();
+            return damaged == 0;
         }
         let (mut is_whole, mut end) = (true, 0);
         let blocks = fs.sb.block_size.blocks_for(dir.inode.size);
@@ -98,7 +101,7 @@ impl Directories<'_> {
                     is_whole &= logical == end;
                     end = (logical + len).min(blocks);
                     for at in 0..end - logical {
-                        let is_there = start.0 + at < device_blocks;
+                        let is_there = start.0 + at < device_blocks && self.may_read();
                         is_whole &= is_there
                             && self.leaf(dir, LogicalBlock(u32_of(logical + at)), start.0 + at, each);
                         if !is_there {
@@ -113,6 +116,13 @@ impl Directories<'_> {
         };
         let is_proved = map::walk(fs, self.reader.before, dir, &mut piece);
         is_whole && is_proved && end == blocks
+    }
+
+    /// Counts a block of a directory. A block belongs to one directory: a hostile image names it in
+    /// many.
+    fn may_read(&self) -> bool {
+        // Relaxed: a count that guards nothing else.
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     /// Reads a block of a directory. Returns whether it is intact.
@@ -228,7 +238,7 @@ impl Directories<'_> {
     pub(super) fn loose_entries(&self, blocks: &[u64], each: &mut dyn FnMut(&Entry<'_>)) {
         let sb = &self.reader.fs.sb;
         let mut bytes = vec![0; sb.block_size.in_memory()];
-        for block in blocks {
+        for block in blocks.iter().take_while(|_| self.may_read()) {
             read_past_damage(&*self.reader.fs.device, block << sb.block_size.log2(), &mut bytes, &mut |_| {});
             let room = leaf_room(sb.block_size, sb.has_metadata_csum());
             self.entries_in(bytes.get(..room).unwrap_or_default(), each);

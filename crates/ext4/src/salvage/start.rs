@@ -71,7 +71,7 @@ fn bytes_at(device: &dyn BlockDevice, offset: u64) -> Result<[u8; SUPERBLOCK_SIZ
 /// Refuses sizes that no mke2fs makes.
 fn plausible(sb: Superblock, size: u64) -> Result<Superblock, Problem> {
     let per_group = u64::from(sb.blocks_per_group);
-    let most = u64::from(sb.block_size.bytes()) * 8 << sb.log_cluster_ratio;
+    let most = (u64::from(sb.block_size.bytes()) * 8) << sb.log_cluster_ratio;
     Problem::check_range("s_blocks_per_group", per_group, u64::from(LEAST_BLOCKS_PER_GROUP), most)?;
     // Half an image is one, too. A thousandth is none.
     let blocks = size >> sb.block_size.log2();

@@ -3,6 +3,7 @@
 //! A checksum proves a descriptor. Without one, or where no descriptor is sound, the inodes in a
 //! table prove its place: their checksums are of their numbers, too.
 
+use super::plausible::is_plausible;
 use super::reader::read_past_damage;
 use crate::Ext4;
 use crate::alloc::{copies_in, is_in_meta_group};
@@ -43,11 +44,11 @@ pub(super) fn groups_there(fs: &Ext4) -> u32 {
     sb.groups.min(there)
 }
 
-/// Finds the tables of all groups.
-pub(super) fn find(fs: &Ext4) -> Tables {
+/// Finds the tables of the first `count` groups.
+pub(super) fn find(fs: &Ext4, count: u32) -> Tables {
     let mut found = Tables::default();
     let mut blocks = Descriptors { fs, last: None };
-    for group in (0..groups_there(fs)).map(GroupNumber) {
+    for group in (0..count).map(GroupNumber) {
         let (first, within) = fs.descriptor_place(group);
         if let Some(table) = blocks.table(group, first, within) {
             found.tables.insert(group.0, table);
@@ -130,7 +131,9 @@ fn candidates(sb: &Superblock, group: GroupNumber, known: &BTreeMap<u32, Table>)
     let mut found = Vec::new();
     // With flex_bg the tables of some groups follow each other.
     if flex > 1 {
-        for (other, table) in known.range(first..first.saturating_add(flex)) {
+        let before = known.range(first..group.0).next_back();
+        let behind = known.range(group.0..first.saturating_add(flex)).next();
+        for (other, table) in before.into_iter().chain(behind) {
             let place = if *other < group.0 {
                 table.start.0.checked_add(u64::from(group.0 - other) * len)
             } else {
@@ -205,7 +208,7 @@ pub(super) fn evidence(fs: &Ext4, group: GroupNumber, start: BlockNumber) -> Evi
 /// Whether bytes are inode `ino`, in use or freed.
 fn is_inode(fs: &Ext4, ino: InodeNumber, bytes: &[u8]) -> bool {
     let place = crate::Structure::Inode.of(ino);
-    fs.parse_inode(ino, bytes, place).is_ok_and(|node| super::inodes::is_plausible(fs, &node))
+    fs.parse_inode(ino, bytes, place).is_ok_and(|node| is_plausible(fs, &node))
 }
 
 /// The blocks of descriptors that name these tables, where the engine looks for them.

@@ -1,15 +1,15 @@
 //! `dentree cp`: copies between an image and the local file system, in either direction, and
 //! between images.
 
-pub(super) mod attributes;
+pub(crate) mod attributes;
 mod into;
 mod into_listed;
-pub(super) mod options;
+pub(crate) mod options;
 mod origin;
 mod out;
 mod out_listed;
 mod sparse;
-pub(super) mod target_dir;
+pub(crate) mod target_dir;
 
 use crate::args::CpArgs;
 use crate::image::{Image, Node, Session};

@@ -254,11 +254,11 @@ impl<'a> Writer<'a> {
     fn apply(&self, inode: &SalvagedInode, target: (&Target<'_>, bool), label: &Path) {
         let attr = self.salvage.attr(inode);
         let copy_xattrs = || {
-            let (xattrs, error) = self.salvage.xattrs(inode);
-            if let Some(error) = error {
+            let found = self.salvage.xattrs(inode);
+            if let Some(error) = found.error {
                 self.copier.check(Loss::Xattr, label, Err(io::Error::other(error.to_string())));
             }
-            for (name, value) in xattrs {
+            for (name, value) in found.values {
                 self.copier.check(Loss::Xattr, label, target.0.set_xattr(&name, &value));
             }
         };
