@@ -105,13 +105,17 @@ impl Base {
     }
 }
 
-/// Opens the image that an input stands for, with a small cache; `choose` picks it by the input's first byte.
-pub fn open(data: &[u8], choose: impl Fn(&str) -> bool) -> Option<Ext4> {
+/// The image that an input stands for; `choose` picks it by the input's first byte.
+pub fn device(data: &[u8], choose: impl Fn(&str) -> bool) -> Option<Arc<MemoryDevice>> {
     let mut input = Input(data);
     let number = usize::from(input.byte()?);
     let bases: Vec<_> = BASES.iter().filter(|base| choose(base.image.name)).collect();
-    let device = MemoryDevice::from(bases[number % bases.len()].changed(input));
-    match Ext4::open(Arc::new(device), Options::default()) {
+    Some(Arc::new(MemoryDevice::from(bases[number % bases.len()].changed(input))))
+}
+
+/// Opens the image that an input stands for, with a small cache; `choose` picks it by the input's first byte.
+pub fn open(data: &[u8], choose: impl Fn(&str) -> bool) -> Option<Ext4> {
+    match Ext4::open(device(data, choose)?, Options::default()) {
         Ok(fs) => Some(fs),
         Err(error) => {
             assert!(!error.to_string().is_empty());

@@ -4,4 +4,5 @@
 #![allow(dead_code, reason = "each user takes what it needs")]
 
 pub mod images;
+pub mod salvaged;
 pub mod visit;

@@ -9,6 +9,7 @@ mod examine;
 
 mod damaged_blocks;
 mod damaged_maps;
+mod damaged_salvage;
 mod loops;
 mod resize_damaged;
 mod superblock_fields;
