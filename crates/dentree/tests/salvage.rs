@@ -97,3 +97,54 @@ fn all_files_come_back_without_superblock_and_descriptors() {
         assert!(code == 0 && said.contains(" 0 partial, 0 lost"), "{options:?}: {code} {said}");
     }
 }
+
+/// What debugfs says.
+fn debugfs(image: &Path, request: &str) -> String {
+    text(&tool("debugfs", ["-R".as_ref(), request.as_ref(), image.as_os_str()]))
+}
+
+#[test]
+fn what_is_partial_or_lost_is_said_with_the_missing_bytes() {
+    if !can_mount() {
+        return;
+    }
+    // A journal would still have the inode.
+    let image = Image::filled(&["-t", "ext4", "-b", "1024", "-O", "^has_journal"], |root| {
+        fs::create_dir(root.join("dir")).unwrap();
+        for name in ["partial", "lost", "kept"] {
+            fs::write(root.join("dir").join(name), vec![b'x'; 5000]).unwrap();
+        }
+    });
+    let blocks = debugfs(&image.file, "blocks /dir/partial");
+    let third: u64 = blocks.split_whitespace().nth(2).unwrap().parse().unwrap();
+    let place = debugfs(&image.file, "imap /dir/lost");
+    let mut words = place.split("at block ").nth(1).unwrap().split(", offset ");
+    let block: u64 = words.next().unwrap().trim().parse().unwrap();
+    let offset = u64::from_str_radix(words.next().unwrap().trim().trim_start_matches("0x"), 16).unwrap();
+    zero(&image.file, block * 1024 + offset, 256);
+    let map = image.dir.path().join("map");
+    fs::write(&map, format!("# of ddrescue\n0x0 + 1\n0 512 +\n{} 512 -\n", third * 1024)).unwrap();
+    let (code, said, out) = salvage(&image.file, &["--map".as_ref(), map.as_os_str()]);
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("partial\t/dir/partial\tbytes 2048-2559 missing\n"), "{said}");
+    assert!(said.contains("lost\t/dir/lost\tinode ") && said.contains(" is gone\n"), "{said}");
+    assert!(said.contains(" 1 partial, 1 lost; "), "{said}");
+    let there = fs::read(out.join("dir/partial")).unwrap();
+    let is_hole = |at: usize| (2048..2560).contains(&at);
+    assert!(there.len() == 5000 && (0..5000).all(|at| there[at] == if is_hole(at) { 0 } else { b'x' }));
+    assert!(fs::read(out.join("dir/kept")).unwrap() == vec![b'x'; 5000] && !out.join("dir/lost").exists());
+    let (_, said, _) = salvage(&image.file, &["--json".as_ref(), "--map".as_ref(), map.as_os_str()]);
+    assert!(said.contains("\"missing\":[[2048,2560]]") && said.contains("\"state\":\"lost\""), "{said}");
+}
+
+#[test]
+fn what_is_no_file_system_is_refused_and_nothing_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("zeros.img");
+    fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let (code, said, out) = salvage(&image, &[]);
+    assert!(code == 8 && said.contains("no ext2, ext3 or ext4"), "{code} {said}");
+    fs::write(out.join("mine"), "").unwrap();
+    let output = dentree(["salvage".as_ref(), image.as_os_str(), out.as_os_str()]);
+    assert!(output.status.code() == Some(16) && text(&output.stderr).contains("is not empty"));
+}
