@@ -55,8 +55,8 @@ fn content(rng: &mut Xoshiro256PlusPlus) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// Fills three quarters of an image through the kernel. Returns the contents, each with how often it
-/// is there.
+/// Fills three quarters of an image through the kernel. Returns the contents, each with how often
+/// it is there.
 fn fill(root: &Path, rng: &mut Xoshiro256PlusPlus) -> HashMap<Vec<u8>, usize> {
     let mut made = HashMap::new();
     for dir in 0..30 {
