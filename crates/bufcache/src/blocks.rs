@@ -67,6 +67,10 @@ impl Blocks {
         self.shard_for(hash).lock().lock_ahead(block, hash)
     }
 
+    pub(crate) fn shrink(&self, percent: usize) -> usize {
+        self.shards.iter().map(|shard| shard.lock().shrink(percent)).sum()
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let recent_hits = self.bh_lru.hits();
         let mut sum = Stats { hits: recent_hits, recent_hits, ..Stats::default() };

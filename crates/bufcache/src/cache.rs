@@ -308,6 +308,26 @@ impl BufCache {
         }
     }
 
+    /// Evicts until about `percent` of the blocks in memory are left, those first that were used
+    /// least; held and pinned blocks and those being read stay. Returns the number evicted. The
+    /// budget does not change.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use dentree_blockdev::MemoryDevice;
+    /// # use dentree_bufcache::BufCache;
+    /// let cache = BufCache::new(Arc::new(MemoryDevice::new(8192)), 1024, 1 << 20);
+    /// let held = cache.get(0)?;
+    /// (1..8).try_for_each(|block| cache.get(block).map(drop))?;
+    /// assert_eq!(cache.shrink(50), 4);
+    /// assert_eq!((cache.shrink(0), cache.stats().resident_bytes), (3, 1024));
+    /// # drop(held);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shrink(&self, percent: u8) -> usize {
+        self.blocks.shrink(percent.min(100).into())
+    }
+
     /// Statistics. Reads every slot: not for hot paths.
     pub fn stats(&self) -> Stats {
         self.blocks.stats()

@@ -334,6 +334,15 @@ impl Shard {
         }
     }
 
+    /// Evicts until `percent` of the blocks are left, or no more can be evicted. Returns their
+    /// number.
+    pub(crate) fn shrink(&mut self, percent: usize) -> usize {
+        let before = self.resident();
+        let kept = before * percent / 100;
+        while self.resident() > kept && self.evict().is_some() {}
+        before - self.resident()
+    }
+
     /// Decides about the slot at the head of a queue.
     fn decide(&mut self, slot: u32, queue: Queue) -> Eviction {
         let Slot { uses, pinned, invalidation, state, .. } = &mut self.slots[slot as usize];

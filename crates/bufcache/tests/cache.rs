@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
 use dentree_blockdev::{BlockDevice, MemoryDevice, MeteredDevice};
-use dentree_bufcache::{BufCache, ReadError};
+use dentree_bufcache::{BufCache, PinId, ReadError};
 use proptest::prelude::*;
 
 const BLOCK: usize = 512;
@@ -235,6 +235,25 @@ fn held_blocks_stay_and_a_full_cache_returns_others_uncached() {
     assert_eq!(cache.stats().held_bytes, 0);
     cache.get(BLOCKS - 1).unwrap();
     assert_eq!(cache.stats().evictions, 1);
+}
+
+#[test]
+fn a_shrink_leaves_its_part_and_what_is_held_or_pinned() {
+    let cache = cache(1 << 20);
+    let held = cache.get(3).unwrap();
+    cache.update(5, PinId(1), |bytes| bytes[0] = 77).unwrap();
+    (0..BLOCKS).for_each(|block| drop(cache.get(block).unwrap()));
+    let resident = || cache.stats().resident_bytes as usize / BLOCK;
+    assert_eq!(resident(), BLOCKS as usize);
+    let evicted = cache.shrink(75);
+    // Each shard rounds.
+    assert!((BLOCKS as usize / 4..BLOCKS as usize / 2).contains(&evicted), "{evicted}");
+    assert_eq!(resident(), BLOCKS as usize - evicted);
+    assert_eq!(cache.shrink(0), BLOCKS as usize - evicted - 2);
+    assert_eq!((resident(), held[0], cache.get(5).unwrap()[0]), (2, 3, 77));
+    // The budget is what it was.
+    assert!((0..BLOCKS).filter(|block| *block != 5).all(|block| cache.get(block).unwrap()[0] == block as u8));
+    assert_eq!(resident(), BLOCKS as usize);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! One thread sleeps in poll(2) until the kernel's pressure stall information (PSI; kernel
 //! documentation, `accounting/psi.rst`) fires: tasks have waited for memory during 15% of two
-//! seconds. Each event shrinks names and inodes to [`KEPT_PERCENT`] of their memory.
+//! seconds. Each event shrinks names, inodes and blocks to [`KEPT_PERCENT`] of their memory.
 //!
 //! The source of events is the first of these that can be opened:
 //! 1. `$MEMORY_PRESSURE_WATCH`, which systemd sets (<https://systemd.io/MEMORY_PRESSURE>): a
@@ -18,7 +18,8 @@
 //! - Inodes and names of more than 32 bytes return to the system as far as whole pages of the heap
 //!   become free. Slots of the name cache are kept for later names.
 //! - Inodes that the kernel has looked up stay until it forgets them.
-//! - The block cache keeps its budget.
+//! - Blocks that are held, changed and not written, or being read stay, as do the per-thread copies
+//!   of the blocks that are read most.
 
 use crate::mounts;
 use base64::Engine;
@@ -40,7 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// The part of the memory of names and inodes that a shrink leaves.
+/// The part of the memory of names, inodes and blocks that a shrink leaves.
 pub(crate) const KEPT_PERCENT: u8 = 75;
 /// Stall and window in microseconds. Unprivileged processes need a window of a multiple of 2 s. The
 /// kernel overwrites the last byte: the newline.
@@ -73,6 +74,7 @@ pub(crate) struct Shrinks {
     pub(crate) count: u64,
     pub(crate) names: u64,
     pub(crate) inodes: u64,
+    pub(crate) blocks: u64,
     pub(crate) last: Option<Cause>,
 }
 
@@ -86,7 +88,7 @@ impl Figures {
     }
 
     fn begin(&self, source: Result<PathBuf, String>) {
-        *self.0.lock() = Some(Shrinks { source, count: 0, names: 0, inodes: 0, last: None });
+        *self.0.lock() = Some(Shrinks { source, count: 0, names: 0, inodes: 0, blocks: 0, last: None });
     }
 
     fn update(&self, change: impl FnOnce(&mut Shrinks)) {
@@ -207,12 +209,15 @@ fn message(path: &Path, error: &io::Error) -> String {
 fn shrink(vfs: &Vfs<Ext4>, figures: &Figures) {
     let limits = Cgroup::own().map(|cgroup| cgroup.limits()).unwrap_or_default();
     let before = vfs.stats();
+    // Before the names, which return the heap's free pages to the system.
+    let blocks = vfs.fs().shrink_buffers(KEPT_PERCENT);
     vfs.shrink(KEPT_PERCENT);
     let after = vfs.stats();
     figures.update(|shrinks| {
         shrinks.count += 1;
         shrinks.names += after.names.evicted - before.names.evicted;
         shrinks.inodes += before.inodes.cached.saturating_sub(after.inodes.cached);
+        shrinks.blocks += blocks as u64;
         shrinks.last = Some(cause(&limits));
     });
 }

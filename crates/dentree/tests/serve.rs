@@ -429,11 +429,12 @@ fn memory_pressure_shrinks_the_caches_of_a_server() {
     wait_until("shrunk", || serving.figure("dentree_pressure_shrinks_total") == 1);
     let dropped = serving.figure("dentree_pressure_names_total");
     assert!(dropped > 0 && dropped < names, "{dropped} of {names} names");
+    assert!(serving.figure("dentree_pressure_blocks_total") > 0);
     events.write_all(b"xyz").unwrap();
     wait_until("shrunk again", || serving.figure("dentree_pressure_shrinks_total") == 2);
     assert_eq!(serving.get("/etc/hosts").len(), 20);
     let dropped = serving.figure("dentree_pressure_names_total");
-    let expected = format!("shrunk 2 times, by {}; {dropped} names and ", fifo.display());
+    let expected = format!("shrunk 2 times, by {}; {dropped} names, ", fifo.display());
     let told = serving.pressure();
     assert!(told.starts_with(&expected) && told.contains("; last cause: "), "{told}");
 }

@@ -223,6 +223,12 @@ impl Ext4 {
         self.cache.stats()
     }
 
+    /// Shrinks the metadata cache to about `percent` of its blocks: [`BufCache::shrink`]. Returns
+    /// how many were evicted.
+    pub fn shrink_buffers(&self, percent: u8) -> usize {
+        self.cache.shrink(percent)
+    }
+
     pub(crate) fn read_ahead(&self, runs: Runs) {
         self.cache.read_ahead(runs);
     }

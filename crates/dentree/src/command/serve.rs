@@ -151,7 +151,8 @@ fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Fi
         let device = image.device.counts();
         let blocks = image.vfs.fs().buffer_stats();
         let shrinks = image.shrinks.get();
-        let (shrunk, dropped_names) = shrinks.map_or((0, 0), |shrinks| (shrinks.count, shrinks.names));
+        let [shrunk, dropped_names, dropped_blocks] =
+            shrinks.map_or([0; 3], |shrinks| [shrinks.count, shrinks.names, shrinks.blocks]);
         vec![
             Figure::counter("dentree_device_reads_total", "Reads of the device.", device.total_reads()),
             Figure::counter(
@@ -179,6 +180,11 @@ fn figures(image: Arc<Image>, dropped: Arc<AtomicU64>) -> Box<dyn Fn() -> Vec<Fi
                 "dentree_pressure_names_total",
                 "Names that memory pressure dropped.",
                 dropped_names,
+            ),
+            Figure::counter(
+                "dentree_pressure_blocks_total",
+                "Metadata blocks that memory pressure dropped.",
+                dropped_blocks,
             ),
             Figure::counter(
                 "dentree_log_dropped_total",

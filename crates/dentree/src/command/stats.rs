@@ -94,9 +94,11 @@ fn pressure(shrinks: &Shrinks) -> String {
         Ok(path) => format!("by {}", path.display()),
         Err(why) => format!("not watched: {why}"),
     };
-    let Shrinks { count, names, inodes, .. } = shrinks;
+    let Shrinks { count, names, inodes, blocks, .. } = shrinks;
     let last = shrinks.last.map(|cause| format!("; last cause: {cause}")).unwrap_or_default();
-    format!("shrunk {count} times, {source}; {names} names and {inodes} inodes dropped{last}")
+    format!(
+        "shrunk {count} times, {source}; {names} names, {inodes} inodes and {blocks} blocks dropped{last}"
+    )
 }
 
 fn device(counts: &DeviceCounts) -> String {
