@@ -1,7 +1,9 @@
 //! Calls every operation of a salvage, and those of the other commands for damaged images.
 
 use dentree_blockdev::BlockDevice;
-use dentree_ext4::{CheckOptions, Ext4, FileExtent, Node, Options, Salvage, SalvageOptions, SalvagedEntry};
+use dentree_ext4::{
+    CheckOptions, Ext4, FileExtent, Node, Options, Salvage, SalvageOptions, SalvagedEntry, Scope,
+};
 use dentree_vfs::{FileSystem, FileType, Ino};
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -89,7 +91,7 @@ pub fn other_commands(device: Arc<dyn BlockDevice>) {
     let opened =
         Ext4::open(device.clone(), Options::default()).or_else(|_| Ext4::open(device, without_journal));
     let Ok(fs) = opened else { return };
-    let options = CheckOptions { threads: 1, found: &|_| {}, progress: &|_| true };
+    let options = CheckOptions { scope: Scope::All, threads: 1, found: &|_| {}, progress: &|_| true };
     let _ = fs.check(&options);
     for deleted in fs.deleted().unwrap_or_default().iter().take(50) {
         let _ = fs.read_deleted(deleted, |_, _| Ok::<(), dentree_ext4::Error>(()));
