@@ -319,8 +319,9 @@ impl BufCache {
     /// let cache = BufCache::new(Arc::new(MemoryDevice::new(8192)), 1024, 1 << 20);
     /// let held = cache.get(0)?;
     /// (1..8).try_for_each(|block| cache.get(block).map(drop))?;
-    /// assert_eq!(cache.shrink(50), 4);
-    /// assert_eq!((cache.shrink(0), cache.stats().resident_bytes), (3, 1024));
+    /// assert!((4..8).contains(&cache.shrink(50)));
+    /// cache.shrink(0);
+    /// assert_eq!(cache.stats().resident_bytes, 1024);
     /// # drop(held);
     /// # Ok::<(), std::io::Error>(())
     /// ```

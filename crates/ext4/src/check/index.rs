@@ -238,18 +238,7 @@ impl Index {
             Some(root) => root.is_named = true,
             None => return all,
         }
-        for at in 0..self.blocks.len() {
-            let block = self.blocks[at];
-            let Some(parent) = self.blocks.get_mut(block.parent).filter(|_| block.role == Role::Leaf) else {
-                continue;
-            };
-            if block.is_first {
-                parent.hashes.0 = block.hashes.0;
-            }
-            if block.is_last {
-                parent.hashes.1 = block.hashes.1;
-            }
-        }
+        self.raise_hashes();
         for (at, block) in self.blocks.iter().enumerate() {
             let depth = self.depth_of(at);
             let is_deep = block.role == Role::Leaf && block.is_named && depth != u32::from(self.depth);
@@ -275,6 +264,24 @@ impl Index {
             all.push(Wrong { block: 0, code: Code::PR_2_HTREE_CLEAR, value: 0 });
         }
         all
+    }
+
+    /// Gives each node the least and the greatest hash below it: no entry stores the least.
+    fn raise_hashes(&mut self) {
+        let mut below: Vec<(u32, usize)> = (0..self.blocks.len()).map(|at| (self.depth_of(at), at)).collect();
+        below.sort_unstable_by(|one, other| other.cmp(one));
+        for (_, at) in below {
+            let block = self.blocks[at];
+            let Some(parent) = self.blocks.get_mut(block.parent).filter(|_| block.role != Role::Root) else {
+                continue;
+            };
+            if block.is_first {
+                parent.hashes.0 = block.hashes.0;
+            }
+            if block.is_last {
+                parent.hashes.1 = block.hashes.1;
+            }
+        }
     }
 
     /// Steps up to the root, at most those of the deepest index.

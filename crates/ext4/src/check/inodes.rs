@@ -221,7 +221,8 @@ impl Check<'_> {
         }
         let is_orphan = self.orphans.contains(&ino.0);
         self.low_dtime(ino, head, place);
-        if head.links == 0 && !is_orphan {
+        let is_unused = head.links == 0 && !is_orphan || head.mode == 0 && self.has_no_use(ino);
+        if is_unused {
             return self.unused(ino, bytes, place, head);
         }
         if head.dtime != 0 && !is_orphan && !self.is_reserved(ino) {
@@ -314,7 +315,16 @@ impl Check<'_> {
         let size = u64::from(head.size_high) << 32 | u64::from(head.size);
         let sectors = u64::from(high) << 32 | u64::from(head.blocks);
         self.count(Code::PR_1_BAD_I_BLOCKS, place, SECTORS, sectors, 0);
-        self.count(Code::PR_1_BAD_I_SIZE, place, "bytes (i_size)", size, 0);
+        if size > self.most_mapped() {
+            self.count(Code::PR_1_BAD_I_SIZE, place, "bytes (i_size)", size, 0);
+        }
+    }
+
+    /// Whether an inode is reserved, and no feature uses it: its links do not count.
+    fn has_no_use(&self, ino: InodeNumber) -> bool {
+        let has_use =
+            [BAD_BLOCKS, InodeNumber::ROOT, RESIZE, JOURNAL].contains(&ino) || QUOTAS.contains(&ino);
+        ino.0 < self.fs.sb.first_ino && !has_use
     }
 
     /// Whether times of the file system are above the numbers of its inodes.
@@ -555,9 +565,7 @@ impl Check<'_> {
             let because = "ends before the last block that was written";
             self.value(Code::PR_1_BAD_I_SIZE, place, "i_size", size, because);
         }
-        let pointers = u64::from(sb.block_size.bytes() / 4);
-        let mapped = 12 + pointers + pointers * pointers + pointers * pointers * pointers;
-        let most = if node.has(InodeFlags::EXTENTS) { (1 << (32 + log)) - 1 } else { mapped << log };
+        let most = if node.has(InodeFlags::EXTENTS) { (1 << (32 + log)) - 1 } else { self.most_mapped() };
         if size > most && !node.has(InodeFlags::INLINE_DATA) {
             let because = "is more than the map can hold";
             self.value(Code::PR_1_BAD_I_SIZE, place, "i_size", size, because);
@@ -566,6 +574,13 @@ impl Check<'_> {
             let because = "needs the feature large_file";
             self.value(Code::PR_2_FEATURE_LARGE_FILES, place, "i_size", size, because);
         }
+    }
+
+    /// The greatest size of a file whose blocks are mapped by pointers, in bytes.
+    fn most_mapped(&self) -> u64 {
+        let pointers = u64::from(self.fs.sb.block_size.bytes() / 4);
+        let blocks = 12 + pointers + pointers * pointers + pointers * pointers * pointers;
+        blocks << self.fs.sb.block_size.log2()
     }
 
     /// Reports the inodes that have the blocks which were claimed more than once.
