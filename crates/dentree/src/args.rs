@@ -26,7 +26,7 @@ mod xattr;
 use crate::command::find::words::take_own;
 pub(crate) use blocks::{BlocksArgs, FragArgs, FreeArgs, WhichArgs};
 pub(crate) use change::{
-    Ask, ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, RmArgs, TouchArgs, TruncateArgs,
+    Ask, ChmodArgs, ChownArgs, LnArgs, MkdirArgs, MvArgs, NewSize, RmArgs, TouchArgs, TruncateArgs, WhichTime,
 };
 pub(crate) use check::CheckArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -50,7 +50,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 #[cfg(feature = "formats")]
 pub(crate) use table::{TableArgs, TableFormat};
-pub(crate) use tar::{TarArgs, TarCommand, TarCreate, TarExtract};
+pub(crate) use tar::{TarArgs, TarCommand, TarCreate, TarExtract, TarList};
 pub(crate) use tune::TuneArgs;
 pub(crate) use undelete::UndeleteArgs;
 pub(crate) use xattr::{DedupArgs, XattrArgs, XattrCommand, XattrGet, XattrSet};
@@ -160,7 +160,7 @@ pub(crate) enum Command {
     /// below TARGET, a directory, once. Directories above it are made like those of SOURCE. A path
     /// that is a directory is made without its contents, as by rsync(1). A path with .. is refused.
     Cp(CpArgs),
-    /// Write archives of an image's files, and extract archives into an image
+    /// Write archives of an image's files, extract archives into an image, and list them
     ///
     /// The format is pax, as GNU tar and bsdtar write it: long names, sizes, times in nanoseconds,
     /// hard links, holes, devices, extended attributes and ACLs. Owners are numbers. On extraction
@@ -280,11 +280,12 @@ pub(crate) enum Command {
     /// Only the superblock and its backups change; they are checked first. A journal that needs
     /// recovery is refused.
     Tune(TuneArgs),
-    /// Make a file system that is not mounted larger, as resize2fs(8)
+    /// Make a file system that is not mounted larger or smaller, as resize2fs(8)
     ///
-    /// An image that is one file system becomes longer as needed; a partition must be made larger
-    /// before. After a crash the file system has its old size or its new one; without a journal
-    /// e2fsck has to check it then.
+    /// An image that is one file system becomes longer or shorter with it; a partition must be made
+    /// larger before, or may be made smaller afterwards. Before it becomes smaller the file system
+    /// is checked; inodes may get other numbers. After a crash it has its old size or its new one,
+    /// and all files; without a journal e2fsck has to check it then.
     Resize(ResizeArgs),
     /// Mount an image, until Ctrl-C or umount
     ///

@@ -431,3 +431,31 @@ fn a_list_that_names_users_is_told_to_be_lost() {
     assert!(done.status.code() == Some(1) && told.contains("--numeric-owner"), "{told}");
     assert_clean(&copy.file);
 }
+
+#[test]
+fn a_listing_is_that_of_gnu_tar() {
+    let Some(image) = filled() else { return };
+    let archive = image.dir.path().join("archive");
+    let archive_arg = archive.to_str().unwrap();
+    let mount = image.mount("ro").unwrap();
+    let tree = mount.at.to_str().unwrap();
+    for format in ["--format=pax", "--format=gnu"] {
+        let mut tar = Command::new("tar");
+        tar.args([format, "--sparse", "-C", tree, "-cf", archive_arg, "."]);
+        assert!(tar.status().unwrap().success());
+        for verbose in [false, true] {
+            let mut tar = Command::new("tar");
+            tar.env("TZ", "UTC")
+                .env("LC_ALL", "C.UTF-8")
+                .args(["--numeric-owner", "--quoting-style=literal"]);
+            let theirs = tar.arg(if verbose { "-tvf" } else { "-tf" }).arg(&archive).output().unwrap();
+            let args = ["tar", "t", "-f", archive_arg];
+            let ours = succeeds(args.into_iter().chain(verbose.then_some("-v")));
+            assert_eq!(text(&ours), text(&theirs.stdout), "{format}");
+        }
+    }
+    let cut = fs::read(&archive).unwrap();
+    fs::write(&archive, &cut[..cut.len() / 2 + 100]).unwrap();
+    let done = dentree(["tar", "t", "-f", archive_arg]);
+    assert_eq!(done.status.code(), Some(2), "{}", text(&done.stderr));
+}

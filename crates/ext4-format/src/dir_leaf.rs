@@ -121,13 +121,24 @@ impl<'a> EntriesMut<'a> {
 
     /// Changes the inode of the entry at byte `start`.
     pub fn point(&mut self, start: usize, inode: InodeNumber, file_type: u8) -> Result<(), Problem> {
+        self.change_entry(start, |raw| {
+            raw.inode.set(inode.0);
+            raw.file_type = file_type;
+        })
+    }
+
+    /// Points the entry at byte `start` to another number of its inode.
+    pub fn renumber(&mut self, start: usize, inode: InodeNumber) -> Result<(), Problem> {
+        self.change_entry(start, |raw| raw.inode.set(inode.0))
+    }
+
+    fn change_entry(&mut self, start: usize, change: impl FnOnce(&mut RawEntry)) -> Result<(), Problem> {
         let missing = Problem::Missing { what: "the entry to change" };
         self.find_entry(start)?.ok_or(missing)?;
         self.change(start..start + HEADER_LEN, |area| {
             let raw = area.bytes.get_mut(start..).and_then(|rest| RawEntry::mut_from_prefix(rest).ok());
             if let Some((raw, _)) = raw {
-                raw.inode.set(inode.0);
-                raw.file_type = file_type;
+                change(raw);
             }
         });
         Ok(())

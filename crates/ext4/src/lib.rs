@@ -81,7 +81,7 @@ pub use inode::Node;
 pub use layout::{FileExtent, Layout, Part};
 pub use open::{Notice, Options};
 pub use read_ahead::DxReadAhead;
-pub use resize::{Size, enlarged, grow};
+pub use resize::{Size, enlarged, grow, shrink, shrunk};
 pub use salvage::{
     Missing, Salvage, SalvageNotice, SalvageOptions, SalvageStep, SalvagedEntry, SalvagedInode,
     SalvagedXattrs,

@@ -118,18 +118,34 @@ pub(crate) struct MvArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LnArgs {
-    /// The files that get another name
+    /// The files that get another name; last, without -t, the new name, or a directory for links
+    /// with the names of the targets
     #[arg(required = true, value_name = "TARGET", value_hint = ValueHint::FilePath)]
-    pub(crate) targets: Vec<OsString>,
-    /// The new name, or a directory for links with the names of the targets
-    #[arg(value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
-    pub(crate) link: OsString,
+    pub(crate) operands: Vec<OsString>,
+    /// Make links in this directory
+    #[arg(short, long, value_name = "IMAGE:PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) target_directory: Option<OsString>,
+    /// The last operand is the new name, also where it is a directory
+    #[arg(short = 'T', long, conflicts_with = "target_directory")]
+    pub(crate) no_target_directory: bool,
+    /// The last operand is the new name, also where it is a link to a directory
+    #[arg(short, long)]
+    pub(crate) no_dereference: bool,
     /// Make symbolic links
     #[arg(short, long)]
     pub(crate) symbolic: bool,
     /// Replace an existing target, unless it is a directory
     #[arg(short, long)]
     pub(crate) force: bool,
+    /// Give the target of a symbolic link another name, not the link itself
+    #[arg(short = 'L', long, overrides_with = "physical")]
+    pub(crate) logical: bool,
+    /// Give a symbolic link itself another name (the default)
+    #[arg(short = 'P', long)]
+    physical: bool,
+    /// Say what is made
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +196,12 @@ pub(crate) struct TouchArgs {
     /// Set the modification time only
     #[arg(short)]
     pub(crate) modification: bool,
+    /// Set this time only
+    #[arg(long, value_name = "WORD")]
+    pub(crate) time: Option<WhichTime>,
+    /// Accepted, and ignored
+    #[arg(short)]
+    force: bool,
     /// Use this time instead of now: 2026-11-21, '2026-11-21 09:34:43.5', 2026-11-21T09:34:43Z,
     /// @SECONDS
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["stamp", "reference"])]
@@ -198,6 +220,15 @@ pub(crate) struct TouchArgs {
     help: Option<bool>,
 }
 
+/// A time that `touch` sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum WhichTime {
+    #[value(aliases = ["atime", "use"])]
+    Access,
+    #[value(alias = "mtime")]
+    Modify,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TruncateArgs {
     /// The files; missing ones are made
@@ -205,8 +236,14 @@ pub(crate) struct TruncateArgs {
     pub(crate) locations: Vec<OsString>,
     #[arg(help = "The size in bytes, or with K, M, G, T; +N and -N are relative, <N and >N at most and \
                 at least, /N and %N round down and up to a multiple")]
-    #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_parser = NewSize::parse)]
-    pub(crate) size: NewSize,
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true, value_parser = NewSize::parse, required_unless_present = "reference")]
+    pub(crate) size: Option<NewSize>,
+    /// Begin with the size of this file, on this machine or in an image (IMAGE:PATH)
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) reference: Option<OsString>,
+    /// The size counts blocks of the file system
+    #[arg(short = 'o', long, requires = "size")]
+    pub(crate) io_blocks: bool,
     /// Make no files
     #[arg(short = 'c', long)]
     pub(crate) no_create: bool,
@@ -238,6 +275,20 @@ impl NewSize {
             Some(b'/') => multiple().map(NewSize::RoundDown),
             Some(b'%') => multiple().map(NewSize::RoundUp),
             _ => parse_size(text).map(NewSize::Exactly),
+        }
+    }
+
+    /// The same in units of so many bytes; saturates.
+    pub(crate) fn times(self, unit: u64) -> NewSize {
+        let of = |count: u64| count.saturating_mul(unit);
+        match self {
+            NewSize::Exactly(count) => NewSize::Exactly(of(count)),
+            NewSize::More(count) => NewSize::More(of(count)),
+            NewSize::Less(count) => NewSize::Less(of(count)),
+            NewSize::AtMost(count) => NewSize::AtMost(of(count)),
+            NewSize::AtLeast(count) => NewSize::AtLeast(of(count)),
+            NewSize::RoundDown(count) => NewSize::RoundDown(of(count)),
+            NewSize::RoundUp(count) => NewSize::RoundUp(of(count)),
         }
     }
 

@@ -169,6 +169,7 @@ const EXAMPLES: &[Examples] = &[
         &[
             ("dentree resize disk.img 8G", "To 8 GiB; the file grows if it must."),
             ("dentree resize disk.img", "To the size of the file or device."),
+            ("dentree resize --minimum disk.img", "As small as the files allow; the file is cut."),
         ],
     ),
     (

@@ -14,6 +14,12 @@ pub(crate) struct ResizeArgs {
     /// (default: that of the image or partition)
     #[arg(value_parser = parse_new_size)]
     pub(crate) size: Option<Size>,
+    /// Make it as small as its files allow
+    #[arg(short = 'M', long, conflicts_with = "size")]
+    pub(crate) minimum: bool,
+    /// Print the smallest size, and change nothing
+    #[arg(short = 'P', long, conflicts_with_all = ["size", "minimum"])]
+    pub(crate) print_minimum: bool,
 }
 
 /// `20G`, `4096s`, `1000`: a size as resize2fs takes it.

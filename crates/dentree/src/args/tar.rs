@@ -26,6 +26,9 @@ pub(crate) enum TarCommand {
     /// Extract an archive into a directory of an image
     #[command(name = "x", visible_alias = "extract")]
     Extract(TarExtract),
+    /// List the members of an archive
+    #[command(name = "t", visible_alias = "list")]
+    List(TarList),
 }
 
 #[derive(Debug, Args)]
@@ -50,6 +53,16 @@ pub(crate) struct TarExtract {
     #[arg(short, long, value_name = "ARCHIVE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<OsString>,
     /// Print each member's name on standard error
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TarList {
+    /// The archive (default: standard input, as does `-`), which may be compressed by gzip or zstd
+    #[arg(short, long, value_name = "ARCHIVE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<OsString>,
+    /// Print type, permissions, owner, size and time, too
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

@@ -2,20 +2,30 @@
 
 use crate::args::LnArgs;
 use crate::image::{Location, Node, SUPERUSER, Session};
+use crate::output::escape;
 use crate::report::{Problem, Stop};
 use dentree_ext4::Ext4;
 use dentree_vfs::{Error, NewKind, OnExisting, Vfs, WalkOptions};
 use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {
-    let link = session.locate_for_writing(&args.link)?;
-    let is_dir = link.find(WalkOptions::FOLLOW)?.is_some_and(|node| node.is_dir());
-    if !is_dir && (args.targets.len() > 1 || link.requires_directory()) {
+    let (link, targets) = match (&args.target_directory, args.operands.split_last()) {
+        (Some(directory), _) => (directory, &args.operands[..]),
+        (None, Some((link, targets))) if !targets.is_empty() => (link, targets),
+        _ => return Err(Problem::usage("ln", "needs a target and a new name").into()),
+    };
+    let link = session.locate_for_writing(link)?;
+    let last_link = if args.no_dereference { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };
+    let there = if args.no_target_directory { None } else { link.find(last_link)? };
+    let is_dir = there.is_some_and(|node| node.is_dir());
+    let needs_dir = targets.len() > 1 || args.target_directory.is_some() || link.requires_directory();
+    if !is_dir && needs_dir {
         return Err(link.problem(&Error::NotADirectory).into());
     }
-    for target in &args.targets {
+    for target in targets {
         let done = if args.symbolic {
             symbolic(args, &link, is_dir, target)
         } else {
@@ -31,11 +41,20 @@ pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {
     Ok(())
 }
 
+/// As ln(1) says it: `->` for a symbolic link, `=>` for a hard one.
+fn say(args: &LnArgs, at: &Location, arrow: &str, target: &str) {
+    if args.verbose {
+        let at = at.image.at(&at.path);
+        // A closed output is told by the next one that matters.
+        let _ = writeln!(io::stdout(), "'{at}' {arrow} '{target}'");
+    }
+}
+
 fn hard(args: &LnArgs, link: &Location, is_dir: bool, target: &Location) -> Result<(), Problem> {
     if !Arc::ptr_eq(&link.image, &target.image) {
         return Err(target.refusal("is in another image; hard links stay in one"));
     }
-    let node = target.walk(WalkOptions::KEEP_LINK)?;
+    let node = target.walk(if args.logical { WalkOptions::FOLLOW } else { WalkOptions::KEEP_LINK })?;
     if node.is_dir() {
         return Err(target.refusal("is a directory, which cannot have hard links; -s makes a symbolic link"));
     }
@@ -44,7 +63,9 @@ fn hard(args: &LnArgs, link: &Location, is_dir: bool, target: &Location) -> Resu
     let (dir, name) = at.last()?;
     let vfs = &link.image.vfs;
     create_or_replace(vfs, (&dir, name), args.force, &mut |name| vfs.link(SUPERUSER, &node, &dir, name))
-        .map_err(|error| at.problem(&error))
+        .map_err(|error| at.problem(&error))?;
+    say(args, &at, "=>", &target.image.at(&target.path));
+    Ok(())
 }
 
 fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Result<(), Problem> {
@@ -60,7 +81,9 @@ fn symbolic(args: &LnArgs, link: &Location, is_dir: bool, target: &OsStr) -> Res
     create_or_replace(vfs, (&dir, name), args.force, &mut |name| {
         vfs.create(SUPERUSER, &dir, name, NewKind::Symlink(text), 0o777).map(drop)
     })
-    .map_err(|error| at.problem(&error))
+    .map_err(|error| at.problem(&error))?;
+    say(args, &at, "->", &escape::terminal(text));
+    Ok(())
 }
 
 /// Creates `name` in `dir` by `make`. A name that is taken and may be replaced is replaced by a

@@ -1,7 +1,7 @@
 //! `dentree touch`: sets times, and makes empty files.
 
 use super::chmod::umask;
-use crate::args::TouchArgs;
+use crate::args::{TouchArgs, WhichTime};
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{Error, NewKind, SetAttr, SetTime, Timestamp, WalkOptions};
@@ -21,10 +21,12 @@ pub(crate) fn run(session: &Session, args: &TouchArgs) -> Result<(), Stop> {
         let _ = session.locate_for_writing(argument);
     }
     let (access, modification) = times(session, args)?;
-    let both = args.access == args.modification;
+    let is_access = args.access || args.time == Some(WhichTime::Access);
+    let is_modification = args.modification || args.time == Some(WhichTime::Modify);
+    let both = is_access == is_modification;
     let changes = SetAttr {
-        atime: (args.access || both).then_some(access),
-        mtime: (args.modification || both).then_some(modification),
+        atime: (is_access || both).then_some(access),
+        mtime: (is_modification || both).then_some(modification),
         ..SetAttr::default()
     };
     let last_link = if args.no_dereference { WalkOptions::KEEP_LINK } else { WalkOptions::FOLLOW };

@@ -12,8 +12,16 @@ pub(crate) fn mode(attr: &Attr) -> String {
         FileType::Regular => '-',
         other => other.letter(),
     };
-    let bits = attr.permissions;
-    let mut text = String::from(kind);
+    let mut text = format!("{kind}{}", permissions(attr.permissions));
+    if attr.has_acl {
+        text.push('+');
+    }
+    text
+}
+
+/// `rwxr-xr-x`.
+pub(crate) fn permissions(bits: u16) -> String {
+    let mut text = String::new();
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let class = bits >> shift;
         text.push(if class & 4 == 0 { '-' } else { 'r' });
@@ -24,9 +32,6 @@ pub(crate) fn mode(attr: &Attr) -> String {
             (true, false) => letter.to_ascii_uppercase(),
             (true, true) => letter,
         });
-    }
-    if attr.has_acl {
-        text.push('+');
     }
     text
 }

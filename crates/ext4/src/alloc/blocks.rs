@@ -171,7 +171,12 @@ impl Ext4 {
             return Ok(None);
         }
         let space = &self.writer()?.space;
-        let bits = usize::try_from(self.sb.blocks_in_group(group)).unwrap_or(usize::MAX);
+        let allowed = space.end().saturating_sub(self.sb.group_start(group).0);
+        let bits = allowed.min(u64::from(self.sb.blocks_in_group(group)));
+        let bits = usize::try_from(bits).unwrap_or(usize::MAX);
+        if bits == 0 {
+            return Ok(None);
+        }
         self.change_group(handle, group, |desc, handle| {
             let bitmap = self.block_bitmap(group, desc)?;
             if let Some(dir) = request.dir {

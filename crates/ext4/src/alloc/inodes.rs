@@ -65,7 +65,9 @@ impl Ext4 {
     }
 
     fn may_have_inodes(&self, group: GroupNumber) -> Result<bool> {
-        Ok(self.writer()?.first_free_inode(group).load(Relaxed) < self.sb.inodes_per_group)
+        let writer = self.writer()?;
+        let is_allowed = self.sb.group_start(group).0 < writer.space.end();
+        Ok(is_allowed && writer.first_free_inode(group).load(Relaxed) < self.sb.inodes_per_group)
     }
 
     fn allocate_inode_in(

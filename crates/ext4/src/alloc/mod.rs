@@ -67,6 +67,8 @@ pub(crate) struct Space {
     uncommitted: AtomicU64,
     reserved_for_root: u64,
     reserved_for_metadata: u64,
+    /// No block from here on is allocated, and no inode of a group from here on.
+    end: AtomicU64,
     groups: Box<[GroupSpace]>,
     preallocs: Preallocations,
     system: SystemBlocks,
@@ -175,6 +177,7 @@ impl Space {
             uncommitted: AtomicU64::new(0),
             reserved_for_root: fs.sb.reserved_blocks_count,
             reserved_for_metadata: fs.reserved_for_metadata(),
+            end: AtomicU64::new(fs.sb.blocks_count),
             groups: descs.iter().map(|_| GroupSpace::default()).collect(),
             preallocs: Preallocations::default(),
             system: SystemBlocks::new(fs, descs, journal)?,
@@ -198,6 +201,15 @@ impl Space {
 
     pub(crate) fn available(&self) -> u64 {
         self.available.load(Relaxed)
+    }
+
+    /// Ends allocations before block `end`. Reservations may then fail to find a block.
+    pub(crate) fn set_end(&self, end: u64) {
+        self.end.store(end, Relaxed);
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Relaxed)
     }
 
     pub(crate) fn free(&self) -> u64 {

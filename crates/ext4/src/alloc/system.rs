@@ -5,12 +5,17 @@ use dentree_ext4_format::{BlockNumber, Compat, GroupDesc, GroupNumber, Incompat,
 use std::ops::Range;
 
 /// Ascending and disjoint ranges.
+#[derive(Clone)]
 pub(crate) struct SystemBlocks(Vec<Range<u64>>);
 
 impl SystemBlocks {
     /// `journal`: its runs of blocks. `Corrupt` if ranges overlap.
     pub(crate) fn new(fs: &Ext4, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
-        let sb = &fs.sb;
+        SystemBlocks::of(&fs.sb, descs, journal)
+    }
+
+    /// Those of a file system with this superblock.
+    pub(crate) fn of(sb: &Superblock, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Result<SystemBlocks> {
         let before_groups = 0..u64::from(sb.first_data_block);
         let mut ranges = vec![before_groups];
         ranges.extend(journal.iter().map(|&(start, len)| start..start + len));
@@ -28,7 +33,7 @@ impl SystemBlocks {
                 Some(last) if range.start < last.end => {
                     let because = "belongs to two system structures";
                     let problem = Problem::Value { field: "block", value: range.start, because };
-                    return Err(Structure::Superblock.at(fs.superblock_at).corrupt(problem));
+                    return Err(Structure::Superblock.at(BlockNumber(range.start)).corrupt(problem));
                 }
                 Some(last) if range.start == last.end => last.end = range.end,
                 _ => merged.push(range),

@@ -380,7 +380,7 @@ impl Ext4 {
         }
     }
 
-    pub(super) fn set_parent(&self, handle: &mut Handle<'_>, dir: &Node, parent: InodeNumber) -> Result<()> {
+    pub(crate) fn set_parent(&self, handle: &mut Handle<'_>, dir: &Node, parent: InodeNumber) -> Result<()> {
         let dir = &*match dir.snapshot() {
             inline if inline.has(InodeFlags::INLINE_DATA) => {
                 return self.change_inode(handle, dir, |inline| Ext4::set_inline_parent(inline, parent));

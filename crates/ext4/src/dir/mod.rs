@@ -13,6 +13,7 @@
 //! | `presize` | an htree for an expected number of entries |
 //! | `inline` | directories in the inode |
 //! | `make`, `link`, `rename` | the operations |
+//! | `renumber` | new inode numbers, as a file system becomes smaller |
 //!
 //! # Steps of an operation
 //! It works on a copy of the snapshot ([`DirUpdate`]). ENOSPC and damage show before the first
@@ -38,6 +39,7 @@ mod models;
 mod name;
 mod presize;
 mod rename;
+mod renumber;
 mod split;
 
 pub(crate) use last_insert::LastInserts;

@@ -122,7 +122,7 @@ impl Ext4 {
     }
 
     /// Advances the length on disk. `is_new`: newly allocated. Returns how many blocks.
-    pub(super) fn map_run(
+    pub(crate) fn map_run(
         &self,
         handle: &mut Handle<'_>,
         node: &Node,

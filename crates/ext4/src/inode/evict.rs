@@ -132,7 +132,7 @@ impl Ext4 {
 
     /// The low half of a time past 2106. At least the number of inodes: 0 means "not freed", and an
     /// inode number (a clock never set) "orphan".
-    fn dtime_at(&self, now: InodeTime) -> u32 {
+    pub(crate) fn dtime_at(&self, now: InodeTime) -> u32 {
         u32::try_from(now.seconds & 0xFFFF_FFFF).unwrap_or(0).max(self.sb.inodes_count)
     }
 

@@ -18,7 +18,7 @@ pub(super) fn superblock(old: &Superblock, blocks: u64) -> Result<Superblock> {
     let refuse = |what: String| Err(Error::Unsupported(what));
     if blocks < old.blocks_count {
         let now = old.blocks_count;
-        return refuse(format!("{blocks} blocks are fewer than the {now} there are: `resize2fs` shrinks"));
+        return refuse(format!("{blocks} blocks are fewer than the {now} there are"));
     }
     // Those of the resize inode have 32 bits.
     let has_32_bits = !sb.is_64bit() || sb.compat.has(Compat::RESIZE_INODE);

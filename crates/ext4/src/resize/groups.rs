@@ -21,9 +21,19 @@ pub(super) fn new_group(sb: &Superblock, group: GroupNumber) -> GroupDesc {
         free_inodes: sb.inodes_per_group,
         used_dirs: 0,
         itable_unused: if has_sums { sb.inodes_per_group } else { 0 },
-        flags: if has_sums { GroupFlags::INODE_UNINIT } else { GroupFlags::default() },
+        flags: flags(sb, group),
         block_bitmap_sum: sb.block_bitmap_sum(&bitmap).unwrap_or(0),
         inode_bitmap_sum: 0,
+    }
+}
+
+/// With checksums, bitmaps and table follow from the layout. The last group's block bitmap is
+/// written, as mke2fs does it.
+fn flags(sb: &Superblock, group: GroupNumber) -> GroupFlags {
+    match (sb.has_group_checksums(), group.0 + 1 == sb.groups) {
+        (false, _) => GroupFlags::default(),
+        (true, true) => GroupFlags::INODE_UNINIT,
+        (true, false) => GroupFlags::INODE_UNINIT.with(GroupFlags::BLOCK_UNINIT),
     }
 }
 
@@ -45,8 +55,8 @@ fn bitmap(sb: &Superblock, used: u32, of: u32) -> Vec<u8> {
     bytes
 }
 
-/// Writes the bitmaps of a new group, and its inode table where that is read before a mount
-/// initializes it.
+/// Writes the bitmaps of a new group and its inode table, as far as they are read before a mount
+/// initializes them.
 pub(super) fn write_new_group(
     device: &dyn BlockDevice,
     sb: &Superblock,
@@ -54,7 +64,9 @@ pub(super) fn write_new_group(
 ) -> Result<()> {
     let place = Structure::BlockBitmap(group).at(desc.block_bitmap);
     let at = |block: BlockNumber| block.0 << sb.block_size.log2();
-    device.write_at(at(desc.block_bitmap), &block_bitmap(sb, group)).map_err(|e| place.io_write(e))?;
+    if !desc.flags.has(GroupFlags::BLOCK_UNINIT) {
+        device.write_at(at(desc.block_bitmap), &block_bitmap(sb, group)).map_err(|e| place.io_write(e))?;
+    }
     if sb.has_group_checksums() {
         return Ok(());
     }

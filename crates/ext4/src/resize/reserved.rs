@@ -7,10 +7,11 @@
 use crate::{Error, Ext4, Result, Structure};
 use dentree_ext4_format::{BlockNumber, Compat, GroupNumber, Inode, InodeNumber, Problem, Superblock};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-const RESIZE: InodeNumber = InodeNumber(7);
+pub(super) const RESIZE: InodeNumber = InodeNumber(7);
 /// The doubly indirect pointer in `i_block`.
-const DOUBLY: std::ops::Range<usize> = 13 * 4..14 * 4;
+pub(super) const DOUBLY: Range<usize> = 13 * 4..14 * 4;
 
 /// Starts of the groups with a backup of the superblock.
 fn backups(sb: &Superblock) -> Vec<u64> {
@@ -39,7 +40,7 @@ pub(crate) fn verify(fs: &Ext4, inode: &Inode) -> Result<()> {
         return Err(Structure::Inode.of(RESIZE).corrupt(problem));
     }
     let top = Pointers::read(fs, top_of(fs, inode)?)?;
-    for index in sb.desc_blocks()..sb.desc_blocks() + u32::from(sb.reserved_gdt_blocks) {
+    for index in indices(sb) {
         let reserved = first + u64::from(index);
         top.expect(top.slot(u64::from(index)), reserved)?;
         let copies = Pointers::read(fs, BlockNumber(reserved))?;
@@ -50,16 +51,16 @@ pub(crate) fn verify(fs: &Ext4, inode: &Inode) -> Result<()> {
     Ok(())
 }
 
-/// Adds the changed blocks for a larger file system: those that become descriptors are left out,
-/// the others get their counterparts in new groups.
+/// Adds the changed blocks for another size: those that become descriptors are left out, those that
+/// were descriptors are added, and all get their counterparts in the groups that there are then.
 pub(super) fn update(fs: &Ext4, sb: &Superblock, changed: &mut BTreeMap<u64, Vec<u8>>) -> Result<()> {
     let old = &fs.sb;
     if !sb.compat.has(Compat::RESIZE_INODE) || old.reserved_gdt_blocks == 0 {
         return Ok(());
     }
     let (had, has) = (backups(old), backups(sb));
-    let (was, is) = (old.desc_blocks(), sb.desc_blocks());
-    if (was, had.len()) == (is, has.len()) {
+    let (was, is) = (indices(old), indices(sb));
+    if (&was, had.len()) == (&is, has.len()) {
         return Ok(());
     }
     let mut inode = fs.read_inode(RESIZE)?.inode.clone();
@@ -67,20 +68,27 @@ pub(super) fn update(fs: &Ext4, sb: &Superblock, changed: &mut BTreeMap<u64, Vec
     let place = Structure::IndirectBlock.of(RESIZE).at(top_at);
     let mut top = Pointers::read(fs, top_at)?;
     let first = u64::from(old.first_data_block) + 1;
-    for index in was..was + u32::from(old.reserved_gdt_blocks) {
+    let mut known = BTreeMap::new();
+    for index in was {
         let reserved = first + u64::from(index);
         let slot = top.slot(u64::from(index));
         top.expect(slot, reserved)?;
-        let mut copies = Pointers::read(fs, BlockNumber(reserved))?;
+        let copies = Pointers::read(fs, BlockNumber(reserved))?;
         for (slot, start) in had.iter().enumerate() {
             copies.expect(slot, start + 1 + u64::from(index))?;
         }
-        if index < is {
-            // It becomes a block of descriptors.
-            top.set(slot, 0)?;
-            continue;
+        // Those that become descriptors stay so.
+        top.set(slot, 0)?;
+        known.insert(index, copies);
+    }
+    for index in is {
+        let reserved = first + u64::from(index);
+        top.set(top.slot(u64::from(index)), reserved)?;
+        let mut copies = known.remove(&index).unwrap_or_else(|| Pointers::empty(fs, reserved));
+        for slot in has.len()..had.len() {
+            copies.set(slot, 0)?;
         }
-        for (slot, start) in has.iter().enumerate().skip(had.len()) {
+        for (slot, start) in has.iter().enumerate() {
             copies.set(slot, start + 1 + u64::from(index))?;
         }
         changed.insert(reserved, copies.bytes);
@@ -95,6 +103,11 @@ pub(super) fn update(fs: &Ext4, sb: &Superblock, changed: &mut BTreeMap<u64, Vec
     };
     inode.sectors = without + blocks(sb.reserved_gdt_blocks, has.len());
     put_inode(fs, &inode, changed)
+}
+
+/// The indices of the reserved blocks among all descriptor blocks.
+fn indices(sb: &Superblock) -> Range<u32> {
+    sb.desc_blocks()..sb.desc_blocks() + u32::from(sb.reserved_gdt_blocks)
 }
 
 fn put_inode(fs: &Ext4, inode: &Inode, changed: &mut BTreeMap<u64, Vec<u8>>) -> Result<()> {
@@ -118,6 +131,11 @@ impl Pointers {
     fn read(fs: &Ext4, at: BlockNumber) -> Result<Pointers> {
         let bytes = fs.metadata(at, Structure::IndirectBlock.of(RESIZE))?.to_vec();
         Ok(Pointers { at, bytes })
+    }
+
+    /// One that points nowhere yet.
+    fn empty(fs: &Ext4, at: u64) -> Pointers {
+        Pointers { at: BlockNumber(at), bytes: vec![0; fs.sb.block_size.in_memory()] }
     }
 
     /// The slot of the block with this index.

@@ -114,19 +114,48 @@ impl Ext4 {
             return Ok(NewBlock::Rewritten(old.number));
         }
         let class = ReservationClass::of_owner(inode.inode.uid);
+        Ok(NewBlock::Created(self.create_block(handle, inode, entries, class)?))
+    }
+
+    /// Creates a block for a sorted list that fits.
+    fn create_block(
+        &self,
+        handle: &mut Handle<'_>,
+        inode: &Snapshot,
+        entries: &[XattrEntry<'_>],
+        class: ReservationClass,
+    ) -> Result<BlockNumber> {
         let (number, _) = self.allocate_blocks(handle, self.goal_of(inode.ino), 1, class)?;
         let place = inode.place(Structure::XattrBlock).at(number);
         let created = handle.create(number.0, |to| {
-            write_block(to, entries);
+            let hash = write_block(to, entries);
             self.set_checksum(to, number);
+            hash
         });
-        self.all_or_abort(created.map_err(|source| place.io(source)))?;
+        let hash = self.all_or_abort(created.map_err(|source| place.io(source)))?;
         self.writer()?.xattr_caches.cache_block(hash, number, 1);
-        Ok(NewBlock::Created(number))
+        Ok(number)
+    }
+
+    /// Another block than `old` for its list, before the end of allocations: one that is shared, or
+    /// a copy. Returns whether it is a copy.
+    pub(super) fn replace_block(
+        &self,
+        handle: &mut Handle<'_>,
+        inode: &Snapshot,
+        old: &AttrBlock,
+        entries: &[XattrEntry<'_>],
+    ) -> Result<(BlockNumber, bool)> {
+        let end = self.writer()?.space.end();
+        if let Some(number) = self.share_block(handle, |number| number.0 < end, old.key, entries)? {
+            return Ok((number, false));
+        }
+        let class = ReservationClass::Guaranteed;
+        Ok((self.create_block(handle, inode, entries, class)?, true))
     }
 
     /// The block has one user.
-    fn set_checksum(&self, to: &mut [u8], number: BlockNumber) {
+    pub(super) fn set_checksum(&self, to: &mut [u8], number: BlockNumber) {
         if let Some(seed) = self.xattr_checksum_seed() {
             set_block_checksum(to, number, seed);
         }

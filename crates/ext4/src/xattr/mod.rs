@@ -8,6 +8,7 @@
 //! | `block` | attribute blocks |
 //! | `initial` | new inodes |
 //! | `dedup` | sharing of what exists |
+//! | `relocate` | other places for blocks and values |
 //! | `value` | values in inodes |
 //!
 //! # Placement
@@ -38,6 +39,7 @@ mod dedup;
 mod fields;
 mod initial;
 mod lists;
+mod relocate;
 mod value;
 
 use crate::inode::Snapshot;

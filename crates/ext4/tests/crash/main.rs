@@ -7,5 +7,6 @@ mod faults;
 mod nbd_power_cuts;
 mod power_cuts;
 mod resize_power_cuts;
+mod shrink_power_cuts;
 mod tune_power_cuts;
 mod xattr_power_cuts;

@@ -18,6 +18,7 @@ use dentree_ext4::Ext4;
 use dentree_vfs::{Error, FileType, Ino, NewKind, SetAttr, SetTime, SetXattr, Vfs, WalkOptions};
 use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -34,15 +35,7 @@ pub(super) fn run(session: &Session, args: &TarExtract) -> Result<(), Stop> {
     if !top.is_dir() {
         return Err(at.problem(&Error::NotADirectory).into());
     }
-    let file = match &args.file {
-        Some(file) if file != "-" => {
-            File::open(file).map_err(|error| Problem::local(file.as_bytes(), &error))?
-        }
-        _ if io::stdin().is_terminal() => {
-            return Err(Problem::usage("tar", "an archive is not read from a terminal: -f FILE").into());
-        }
-        _ => rustix::stdio::stdin().try_clone_to_owned()?.into(),
-    };
+    let file = archive_file(args.file.as_deref())?;
     let interrupted = session.catch_interrupts()?;
     let from = Interruptible { file, flag: &interrupted };
     let name = |path: &[u8]| at.image.at(&join(&at.path, path));
@@ -57,6 +50,19 @@ pub(super) fn run(session: &Session, args: &TarExtract) -> Result<(), Stop> {
             .with_hint("members before that are in the image")
             .into()
     })
+}
+
+/// Opens an archive; `-` and none are standard input.
+pub(super) fn archive_file(file: Option<&OsStr>) -> Result<File, Stop> {
+    match file {
+        Some(file) if file != "-" => {
+            Ok(File::open(file).map_err(|error| Problem::local(file.as_bytes(), &error))?)
+        }
+        _ if io::stdin().is_terminal() => {
+            Err(Problem::usage("tar", "an archive is not read from a terminal: -f FILE").into())
+        }
+        _ => Ok(rustix::stdio::stdin().try_clone_to_owned()?.into()),
+    }
 }
 
 /// The problem of an archive that cannot be read to its end.

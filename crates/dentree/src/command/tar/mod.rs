@@ -2,6 +2,7 @@
 //!
 //! - `create`: from an image to an archive. `extract`: from an archive into an image; `read` reads
 //!   its members.
+//! - `list`: the members of an archive.
 //! - `layers`: archives that `mkfs --from` fills a new image from.
 //! - `acl`, `sparse`: what pax headers say of access control lists and of holes.
 
@@ -9,6 +10,7 @@ mod acl;
 pub(crate) mod create;
 mod extract;
 pub(crate) mod layers;
+mod list;
 mod read;
 mod sparse;
 
@@ -20,6 +22,7 @@ pub(crate) fn run(session: &Session, args: &TarArgs) -> Result<(), Stop> {
     match &args.command {
         TarCommand::Create(args) => create::run(session, args),
         TarCommand::Extract(args) => extract::run(session, args),
+        TarCommand::List(args) => list::run(session, args),
     }
 }
 
