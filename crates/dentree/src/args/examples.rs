@@ -56,6 +56,7 @@ const EXAMPLES: &[Examples] = &[
             ("dentree tar x disk.img:/srv", "Extracts standard input."),
         ],
     ),
+    ("tar t", &[("dentree tar t -f backup.tar", "What is in an archive.")]),
     ("tar c", &[("dentree tar c disk.img:/etc", "An archive of /etc on standard output.")]),
     ("tar x", &[("dentree tar x disk.img:/srv", "Extracts standard input below /srv.")]),
     ("blocks", &[("dentree blocks disk.img:/var/log/syslog", "The extents of a file.")]),
