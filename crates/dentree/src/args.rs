@@ -13,6 +13,7 @@ pub(crate) mod ls;
 mod mkfs;
 mod resize;
 mod salvage;
+mod scope;
 mod shell;
 mod source;
 mod stat;
@@ -81,9 +82,9 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The whole definition, with examples.
+/// The whole definition, with examples, as help and man pages show it.
 pub(crate) fn command() -> clap::Command {
-    examples::document(Cli::command(), EXIT_CODES)
+    scope::hide_useless(examples::document(Cli::command(), EXIT_CODES))
 }
 
 /// What the arguments ask for. Ends the program where they are wrong or ask for help.
@@ -93,6 +94,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Cli {
     let asks_for_help = words.iter().any(|word| word == "-h" || word == "--help" || word == "help");
     let definition = if asks_for_help { command() } else { Cli::command() };
     let matches = definition.get_matches_from(words);
+    scope::refuse_useless(&matches).unwrap_or_else(|error| error.exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 

@@ -139,6 +139,46 @@ fn an_overlay_keeps_the_changes_and_the_image_stays_as_it_was() {
 }
 
 #[test]
+fn no_command_writes_to_an_image_below_an_overlay() {
+    let image = Image::new(16, &["-t", "ext4"]);
+    let (file, f, new) = (image.file.to_str().unwrap(), image.at("/f"), image.at("/new"));
+    let local = image.dir.path().join("local");
+    fs::write(&local, "some bytes").unwrap();
+    let archive = image.dir.path().join("archive.tar");
+    tool("tar", ["-cf", archive.to_str().unwrap(), "-C", image.dir.path().to_str().unwrap(), "local"]);
+    succeeds(["cp", local.to_str().unwrap(), &f]);
+    let before = fs::read(&image.file).unwrap();
+    let (local, archive) = (local.to_str().unwrap(), archive.to_str().unwrap());
+    let commands: [(&[&str], bool); 18] = [
+        (&["cp", local, &new], true),
+        (&["tar", "x", "-f", archive, &image.at("/")], true),
+        (&["mkdir", &new], true),
+        (&["rm", &f], true),
+        (&["mv", &f, &new], true),
+        (&["ln", &f, &new], true),
+        (&["chmod", "600", &f], true),
+        (&["chown", "1:1", &f], true),
+        (&["touch", &new], true),
+        (&["truncate", "-s", "1M", &f], true),
+        (&["xattr", "set", &f, "user.a", "b"], true),
+        (&["dedup", file], true),
+        (&["find", file, "-name", "f", "-delete"], true),
+        (&["label", file, "new"], true),
+        (&["tune", "-c", "5", file], true),
+        (&["uuid", file, "random"], false),
+        (&["resize", file, "20M"], false),
+        (&["mkfs", file, "--force"], false),
+    ];
+    for (args, is_done) in commands {
+        let overlay = image.dir.path().join("changes.qcow2");
+        let _ = fs::remove_file(&overlay);
+        let output = dentree([&["--overlay", overlay.to_str().unwrap()], args].concat());
+        assert_eq!(output.status.success(), is_done, "{args:?}: {}", text(&output.stderr));
+        assert!(fs::read(&image.file).unwrap() == before, "{args:?} wrote to the image");
+    }
+}
+
+#[test]
 fn an_overlay_of_something_else_is_refused() {
     if !can_convert() {
         return;
