@@ -1,4 +1,4 @@
-//! Files that the kernel has deleted come back.
+//! Files that the kernel and we have deleted come back.
 
 mod common;
 
@@ -310,4 +310,41 @@ fn removed_names_are_listed_with_what_is_left_of_their_files() {
     assert_eq!(line("kept"), "", "{listed}");
     let json = text(&succeeds(["ls", "--deleted", "--json", &image.at("/dir")]));
     assert!(json.contains("\"path\":\"/dir/removed\"") && json.contains("\"state\":\"free\""), "{json}");
+}
+
+#[test]
+fn what_we_removed_ourselves_comes_back_with_its_content_or_not_at_all() {
+    const HOLES: usize = 9999;
+    for options in [
+        &["-t", "ext4"][..],
+        &["-t", "ext3", "-b", "1024"],
+        &["-t", "ext4", "-O", "^has_journal"],
+        &["-t", "ext2"],
+        &["-t", "ext4", "-O", "inline_data", "-I", "256"],
+    ] {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(11);
+        let image = Image::new(64, options);
+        let tree = image.dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let made = fill(&tree, &mut rng);
+        // One file of holes alone.
+        File::create(tree.join("holes")).unwrap().set_len(HOLES as u64).unwrap();
+        succeeds(["cp".as_ref(), "-aT".as_ref(), tree.as_os_str(), image.at("/").as_ref()]);
+        for path in made.keys().map(PathBuf::as_path).chain([Path::new("holes")]) {
+            succeeds(["rm", &image.at(&format!("/{}", path.display()))]);
+        }
+        let out = image.dir.path().join("out");
+        undelete(&image, &out);
+        // Without a journal nothing may come back.
+        fs::create_dir_all(&out).unwrap();
+        let mut contained: Vec<Vec<u8>> = made.into_values().collect();
+        contained.push(vec![0; HOLES]);
+        let back = contents(&out);
+        assert!(back.iter().all(|bytes| contained.contains(bytes)), "{options:?}");
+        assert!(back.len() > 10 || !has_journal(options), "{options:?}: {}", back.len());
+    }
+}
+
+fn has_journal(options: &[&str]) -> bool {
+    !options.contains(&"ext2") && !options.contains(&"^has_journal")
 }

@@ -420,6 +420,10 @@ impl<'a> Search<'a> {
                 continue;
             }
             let (extents, is_whole) = self.content_of(&snapshot);
+            // The map was cleared with the inode: that is no file of holes.
+            if tid.is_none() && extents.is_empty() && !snapshot.maps_nothing() {
+                continue;
+            }
             let blocks = extents.iter().map(|extent| extent.len).sum();
             let kept = now.as_ref().map_or(0, |now| self.kept(now, &extents));
             let in_use: u64 = extents.iter().map(|extent| free.in_use(extent)).sum();

@@ -76,7 +76,7 @@ pub(crate) struct RawSuperblock {
     pub(crate) s_checksum_type: u8,
     s_padding2: [u8; 3],
     pub(crate) s_num_fc_blks: U32,
-    s_head: U32,
+    pub(crate) s_head: U32,
     s_padding: [u8; 160],
     pub(crate) s_checksum: U32,
     s_users: [u8; 768],

@@ -13,6 +13,10 @@
 //! 4. That superblock: before the freed part of the log is reused. A replay from the old tail would
 //!    end there, and lose later transactions.
 //!
+//! # History
+//! A new log begins where the last one ended, as the kernel's does from Linux 6.4 on: what was
+//! committed before stays readable ([`History`](crate::History)) until the ring comes around.
+//!
 //! # Freed blocks
 //! A freed block with a copy in a live transaction is revoked, so that a replay does not overwrite
 //! its new content. It can be reallocated after the commit, from which on its version is not
@@ -137,8 +141,8 @@ impl Log {
         let encoder = Encoder { features, seed, uuid: superblock.uuid(), block_size };
         Ok(Log {
             tail: None,
-            head: reader.first,
-            filled: reader.first,
+            head: reader.head,
+            filled: reader.head,
             next: reader.first_tid,
             live: VecDeque::new(),
             latest: HashMap::default(),
@@ -335,6 +339,7 @@ impl Log {
     pub(crate) fn checkpoint(&mut self) -> Result<(), Cause> {
         self.retire(self.live.len())?;
         if self.tail.is_some() {
+            self.superblock.set_head(self.head);
             self.set_tail(None, self.next)?;
             self.flush()?;
         }

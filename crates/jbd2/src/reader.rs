@@ -35,6 +35,8 @@ pub(crate) struct LogReader {
     /// Start of the first transaction. `None`: the journal is clean.
     pub(crate) tail: Option<u32>,
     pub(crate) first_tid: Tid,
+    /// Where a clean journal is continued.
+    pub(crate) head: u32,
 }
 
 /// What 0 in `s_num_fc_blks` means.
@@ -72,6 +74,7 @@ impl LogReader {
             seed: Seed::new(&raw.s_uuid),
             superblock: block[..SUPERBLOCK_LEN].to_vec(),
             first_tid: Tid(raw.s_sequence.get()),
+            head: Some(raw.s_head.get()).filter(|head| (first..end).contains(head)).unwrap_or(first),
             tail: (start != 0).then_some(start),
             device,
             block_size,

@@ -57,6 +57,13 @@ impl Superblock {
         self.raw().map_or([0; 16], |raw| raw.s_uuid)
     }
 
+    /// Where the next log begins.
+    pub(crate) fn set_head(&mut self, head: u32) {
+        if let Some(raw) = self.raw() {
+            raw.s_head = head.into();
+        }
+    }
+
     /// Position and number of the first transaction to replay. `None`: clean, with the next number.
     pub(crate) fn set_tail(&mut self, start: Option<u32>, tid: Tid) {
         if let Some(raw) = self.raw() {

@@ -1,4 +1,5 @@
-//! A sparse image's log is preallocated, but not far ahead.
+//! Where the log lies: preallocated on a sparse image, but not far ahead, and continued after a
+//! close.
 #![cfg(not(loom))]
 
 use std::io;
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::BufCache;
-use dentree_jbd2::{Journal, JournalLocation, JournalOptions};
+use dentree_jbd2::{History, Journal, JournalLocation, JournalOptions, empty_journal};
 
 const BLOCK: usize = 1024;
 /// Blocks to change.
@@ -89,4 +90,34 @@ fn a_log_has_its_space_before_it_is_written_and_takes_it_as_it_goes() {
     }
     assert!(device.blocks.lock().unwrap().has_space[log_begin..].iter().all(|&has_space| has_space));
     journal.close().unwrap();
+}
+
+#[test]
+fn a_log_goes_on_where_the_one_before_ended() {
+    const LOG: u64 = 64;
+    let mut bytes = vec![0; BLOCK * (TARGETS + LOG) as usize];
+    let superblock = empty_journal(BLOCK as u32, LOG as u32, [7; 16]);
+    bytes[BLOCK * TARGETS as usize..][..superblock.len()].copy_from_slice(&superblock);
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(bytes));
+    let location = JournalLocation { block_size: BLOCK, runs: vec![(TARGETS, LOG)] };
+    let mut before = Vec::new();
+    // Three blocks a session: the log wraps.
+    for session in 0..100u8 {
+        let cache = Arc::new(BufCache::new(device.clone(), BLOCK, 1 << 20));
+        let journal = Journal::open(cache, &location, JournalOptions::default()).unwrap();
+        let mut handle = journal.start(1).unwrap();
+        handle.create(3, |bytes| bytes[0] = session).unwrap();
+        handle.stop();
+        journal.close().unwrap();
+        let history = History::read(device.clone(), &location).unwrap();
+        let contents: Vec<u8> = history
+            .transactions()
+            .iter()
+            .filter_map(|one| history.content(one.copies.first()?).unwrap())
+            .map(|bytes| bytes[0])
+            .collect();
+        before.push(session);
+        let kept = before.len().min(20);
+        assert!(contents.ends_with(&before[before.len() - kept..]), "{session}: {contents:?}");
+    }
 }

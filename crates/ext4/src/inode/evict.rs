@@ -122,6 +122,7 @@ impl Ext4 {
         }
         if end.maps {
             self.remap(handle, &mut Mapped { ino, inode: &mut inode }, 0..1 << 32, None)?;
+            inode.size = 0;
         }
         self.release_attributes(handle, snapshot, unused)?;
         (inode.links, inode.ctime) = (0, now);

@@ -57,8 +57,8 @@ fn content(block_size: usize, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Changes, frees and reuses the image's last blocks, then cuts the power. Returns each block's
-/// content.
+/// Changes, frees and reuses the image's last blocks, in a log that is closed in between and so
+/// goes on where it ended, then cuts the power. Returns each block's content.
 fn work(image: &Image, sums: Sums, is_64bit: bool, transactions: u64) -> BTreeMap<u64, Vec<u8>> {
     let location = location(&image.path);
     let block_size = location.block_size;
@@ -69,10 +69,16 @@ fn work(image: &Image, sums: Sums, is_64bit: bool, transactions: u64) -> BTreeMa
     let device = MemoryDevice::from(bytes);
     let cache = Arc::new(BufCache::new(Arc::new(device.clone()), block_size, 64 << 20));
     let options = JournalOptions { interval: None, has_checksums: has_sums, is_64bit };
-    let journal = Journal::open(cache, &location, options).unwrap();
+    let open = || Journal::open(Arc::clone(&cache), &location, options).unwrap();
+    let mut journal = open();
     let mut expected = BTreeMap::new();
     let mut is_metadata = BTreeMap::new();
     for transaction in 0..transactions {
+        if transaction % 13 == 5 {
+            journal.close().unwrap();
+            drop(journal);
+            journal = open();
+        }
         let mut handle = journal.start(120).unwrap();
         let mut freed = Vec::new();
         for at in 0..120 {
