@@ -514,11 +514,11 @@ pub(crate) struct ManArgs {
 }
 
 /// Options of every command that take a value.
-const OWN_WITH_VALUE: [&str; 6] =
-    ["--partition", "--offset", "--dx-read-ahead", "--endpoint", "--cache-dir", "--cache-size"];
+const OWN_WITH_VALUE: [&str; 7] =
+    ["--partition", "--offset", "--dx-read-ahead", "--endpoint", "--cache-dir", "--cache-size", "--overlay"];
 
 /// Puts our own options of find before its words, which have one dash and an order that means
-/// something.
+/// something, and parts the letters of tar.
 fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let mut at = 1;
@@ -532,6 +532,10 @@ fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             args.push("--".into());
         }
         args.extend(words);
+    } else if args.get(at).is_some_and(|word| word == "tar")
+        && let Some(words) = args.get(at + 1).and_then(|word| tar::letters(word.to_str()?))
+    {
+        args.splice(at + 1..at + 2, words.into_iter().map(OsString::from));
     }
     args
 }
@@ -561,6 +565,29 @@ mod tests {
                 [command.render_help(), command.render_long_help()].map(|help| help.to_string());
             let about = long.split("Usage:").next().unwrap();
             assert!(about.lines().count() > 2 && !short.contains(about), "{name}: {about}");
+        }
+    }
+
+    #[test]
+    fn every_option_with_a_value_is_known_before_a_command() {
+        let dentree = Cli::command();
+        let options = dentree.get_arguments().filter(|option| option.get_action().takes_values());
+        let mut named: Vec<String> =
+            options.filter_map(|option| option.get_long().map(|long| format!("--{long}"))).collect();
+        let mut known = OWN_WITH_VALUE;
+        named.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(named, known);
+    }
+
+    #[test]
+    fn letters_of_tar_may_stand_together() {
+        assert_eq!(normalised("dentree tar cvf a.tar a:/"), "dentree tar c -v -f a.tar a:/");
+        assert_eq!(normalised("dentree --stats tar -xzf a.tar a:/"), "dentree --stats tar x -f a.tar a:/");
+        assert_eq!(normalised("dentree tar t -v"), "dentree tar t -v");
+        for line in ["dentree tar czf a.tar.gz a:/", "dentree tar --help", "dentree tar ctf a", "dentree tar"]
+        {
+            assert_eq!(normalised(line), line);
         }
     }
 

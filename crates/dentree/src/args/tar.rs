@@ -31,6 +31,20 @@ pub(crate) enum TarCommand {
     List(TarList),
 }
 
+/// The words for letters as tar(1) takes them together, such as `xvf`; `None` for other words.
+pub(super) fn letters(word: &str) -> Option<Vec<&'static str>> {
+    let letters = word.strip_prefix('-').unwrap_or(word);
+    let mut commands = ["c", "x", "t"].into_iter().filter(|command| letters.contains(command));
+    let (command, None) = (commands.next()?, commands.next()) else { return None };
+    // Whether an archive is compressed shows when it is read; permissions are always kept.
+    let meant = if command == "c" { "cvfp" } else { "xtvfpz" };
+    if !letters.chars().all(|letter| meant.contains(letter)) {
+        return None;
+    }
+    let options = [("v", "-v"), ("f", "-f")].into_iter().filter(|(letter, _)| letters.contains(letter));
+    Some(std::iter::once(command).chain(options.map(|(_, option)| option)).collect())
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TarCreate {
     /// What to archive; directories with their contents
