@@ -137,7 +137,7 @@ impl<H: Handle> Core<H> {
         drop(rewrite);
         // SAFETY: no other thread has the cache yet.
         unsafe { self.dentry(id).fill(Some(root.handle), None) };
-        self.dentry(id).revive(false, false);
+        let _has_users = self.dentry(id).revive(false, false);
         self.dentry(id).pin();
     }
 
@@ -244,7 +244,10 @@ impl<H: Handle> Core<H> {
                 }
                 true
             }
-            None => false,
+            None => {
+                self.release(id);
+                false
+            }
         }
     }
 

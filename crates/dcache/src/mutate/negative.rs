@@ -41,7 +41,9 @@ impl<H: Handle> Core<H> {
         rewrite.next_generation();
         rewrite.flags(Flags::linked(None, 0, flags.name_len()));
         drop(rewrite);
-        dentry.end_change(0);
+        if dentry.end_change(0) && users == 0 {
+            self.count_held(1);
+        }
         self.mark(id).touch();
         self.memory.negatives.add(1);
         Some(self.enlist_negative(id))
@@ -69,8 +71,9 @@ impl<H: Handle> Core<H> {
         drop(rewrite);
         self.memory.negatives.sub(1);
         self.mark(id).touch();
-        self.count_held(1);
-        dentry.end_change(1);
+        if dentry.end_change(1) {
+            self.count_held(1);
+        }
         Ok(())
     }
 

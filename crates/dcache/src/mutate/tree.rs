@@ -121,7 +121,7 @@ impl<H: Handle> Core<H> {
         let word = child.as_ref().and_then(|child| child.handle.to_word());
         // SAFETY: the slot came from `allocate` and is not linked yet.
         unsafe { dentry.fill(child.map(|child| child.handle), boxed(name)) };
-        dentry.revive(held, false);
+        let has_users = dentry.revive(held, false);
         self.marks.occupy(id, !cold);
         let flags = search | if word.is_some() { Flags::INLINE_HANDLE } else { 0 };
         let flags = Flags::linked(kind, flags, name.bytes.len());
@@ -138,7 +138,7 @@ impl<H: Handle> Core<H> {
         self.memory.give_back(freed);
         self.dentry(dir).pin();
         self.add_child(dir, id);
-        if held {
+        if has_users {
             self.count_held(1);
         }
         if kind.is_none() {
@@ -173,8 +173,9 @@ impl<H: Handle> Core<H> {
         drop(rewrite);
         self.settle_overflow(0);
         self.dentry(dir).pin();
-        self.dentry(id).revive(true, true);
-        self.count_held(1);
+        if self.dentry(id).revive(true, true) {
+            self.count_held(1);
+        }
     }
 
     /// Removes an entry from index and directory, without its reference count. [dir lock]

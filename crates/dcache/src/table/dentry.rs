@@ -16,6 +16,11 @@
 //! 32…61        pins: one for each entry whose parent this is
 //!  0…31        users: one for each `DentryRef`
 //! ```
+//!
+//! A thread that finds an entry DEAD has added a user already, and releases it. The slot may have
+//! come to life meanwhile: then that user is one like any other. It may be the first and the last,
+//! and the entry may die with it. So each operation that brings a slot to life returns whether it
+//! has users, for [`Stats::held`](crate::Stats::held).
 
 use crate::table::chunks::Zeroed;
 use crate::table::id::Id;
@@ -94,17 +99,13 @@ pub(crate) enum Released {
 }
 
 impl<H> Dentry<H> {
-    /// Adds a user unless the entry is dead. Returns whether it is the first one.
+    /// Adds a user, and returns whether it is the first one. `None` if the entry is dead: the
+    /// caller has to [`release`](Self::release) it all the same.
     #[inline]
     pub(crate) fn hold(&self) -> Option<bool> {
         // Acquire: pairs with the Release in `revive`: its fields are seen.
         let before = self.refs.fetch_add(USER, Ordering::Acquire);
-        if before & DEAD == 0 {
-            return Some(before & USERS == 0);
-        }
-        // A thread that revives the slot meanwhile keeps this count (`revive`, `end_change`).
-        self.refs.fetch_sub(USER, Ordering::Relaxed);
-        None
+        (before & DEAD == 0).then_some(before & USERS == 0)
     }
 
     /// Excludes new references if there are exactly `users` of them and no children. [dir lock of
@@ -113,11 +114,17 @@ impl<H> Dentry<H> {
         self.kill(users * USER)
     }
 
-    /// Ends [`begin_change`](Self::begin_change) and adds users.
-    pub(crate) fn end_change(&self, users: u64) {
-        // Release: pairs with `hold`. An addition, as a failed `hold` may be about to undo its
-        // count.
-        self.refs.fetch_add((users * USER).wrapping_sub(DEAD), Ordering::Release);
+    /// Ends [`begin_change`](Self::begin_change) and adds users. Returns whether there are any now.
+    #[must_use]
+    pub(crate) fn end_change(&self, users: u64) -> bool {
+        self.come_to_life(users * USER)
+    }
+
+    /// Adds users or `DETACHED` to a dead entry. Returns whether it has users now.
+    fn come_to_life(&self, refs: u64) -> bool {
+        // Release: pairs with `hold`. An addition, as a failed `hold` may have added a user.
+        let before = self.refs.fetch_add(refs.wrapping_sub(DEAD), Ordering::Release);
+        (before + refs) & USERS != 0
     }
 
     pub(crate) fn hold_again(&self) {
@@ -129,7 +136,7 @@ impl<H> Dentry<H> {
         // Release: the user's accesses come before the entry's end; pairs with the Acquire in
         // `kill`.
         let before = self.refs.fetch_sub(USER, Ordering::Release);
-        match before & USERS {
+        match before & (DEAD | USERS) {
             USER if before == DETACHED | USER && self.kill(DETACHED) => Released::Dead,
             USER => Released::Unused,
             _ => Released::Held,
@@ -164,10 +171,10 @@ impl<H> Dentry<H> {
         before == 0 && self.kill(DETACHED)
     }
 
-    pub(crate) fn revive(&self, held: bool, detached: bool) {
-        let refs = if held { USER } else { 0 } | if detached { DETACHED } else { 0 };
-        // Release: pairs with `hold`. An addition, as in `end_change`.
-        self.refs.fetch_add(refs.wrapping_sub(DEAD), Ordering::Release);
+    /// Returns whether the entry has users.
+    #[must_use]
+    pub(crate) fn revive(&self, held: bool, detached: bool) -> bool {
+        self.come_to_life(if held { USER } else { 0 } | if detached { DETACHED } else { 0 })
     }
 
     pub(crate) fn mark_dead(&self) {
@@ -268,7 +275,7 @@ mod tests {
     fn entry() -> Dentry<u64> {
         let dentry = Dentry::default();
         dentry.mark_dead();
-        dentry.revive(false, false);
+        assert!(!dentry.revive(false, false));
         dentry
     }
 
@@ -282,6 +289,18 @@ mod tests {
         assert_eq!(dentry.release(), Released::Unused);
         assert!(dentry.kill_unused());
         assert_eq!(dentry.hold(), None);
+        assert_eq!(dentry.release(), Released::Held);
+    }
+
+    #[test]
+    fn a_user_that_came_before_its_entry_is_one_like_any_other() {
+        let dentry = entry();
+        assert!(dentry.begin_change(0));
+        assert_eq!(dentry.hold(), None);
+        assert!(dentry.end_change(1));
+        assert!(!dentry.detach());
+        assert_eq!(dentry.release(), Released::Held);
+        assert_eq!(dentry.release(), Released::Dead);
     }
 
     #[test]
