@@ -1,13 +1,16 @@
 //! The program `dentree`: ext4 images from the command line.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "parts of `mount`"))]
 
 mod any_tree;
 mod args;
 mod ask;
 mod command;
 mod fanout;
+#[cfg(target_os = "linux")]
 mod frozen;
+mod host;
 mod image;
 mod interrupt;
 mod listed;

@@ -4,6 +4,7 @@
 //! Links and devices, and regular files where the file system lacks `O_TMPFILE`, are made under a
 //! random name.
 
+use crate::host;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat,
 };
@@ -11,7 +12,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,15 +35,14 @@ pub(crate) struct TempEntry<'a> {
 
 impl<'a> TempEntry<'a> {
     pub(crate) fn file(dir: BorrowedFd<'a>, mode: Mode) -> io::Result<TempEntry<'a>> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        match openat(dir, ".", flags | OFlags::TMPFILE, mode) {
+        match host::unnamed_file(dir, mode) {
             // Publishing needs /proc.
             Ok(file) if Path::new("/proc/self/fd").exists() => {
                 Ok(TempEntry { dir, file: Some(file.into()), name: None })
             }
             // Errors of kernels and file systems without `O_TMPFILE`.
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let (name, file) = named(|name| openat(dir, name, flags, mode))?;
                 Ok(TempEntry { dir, file: Some(file.into()), name: Some(name) })
             }
@@ -70,15 +70,14 @@ impl<'a> TempEntry<'a> {
     }
 
     /// A path to the file, to open it again.
-    pub(crate) fn path(&self) -> PathBuf {
-        let fd = self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        PathBuf::from(format!("/proc/self/fd/{fd}"))
+    pub(crate) fn path(&self) -> io::Result<PathBuf> {
+        host::path(self.file.as_ref().ok_or(Errno::BADF)?.as_fd())
     }
 
     /// Gives it its final name.
     pub(crate) fn publish(mut self, name: &[u8], existing: Existing) -> io::Result<()> {
         if self.name.is_none() {
-            let path = self.path();
+            let path = self.path()?;
             let link = |name: &[u8]| linkat(CWD, &path, self.dir, name, AtFlags::SYMLINK_FOLLOW);
             match link(name) {
                 Err(Errno::EXIST) if existing == Existing::Replace => {}
@@ -128,7 +127,6 @@ fn named<T>(make: impl Fn(&str) -> Result<T, Errno>) -> io::Result<(String, T)> 
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::fd::AsFd;
     use std::os::unix::fs::symlink;
 
     fn count(dir: &Path) -> usize {

@@ -2,16 +2,17 @@
 
 use super::digest::Content;
 use super::{Facts, Source};
+use crate::host;
 use crate::progress::Progress;
 use crate::report::{Problem, Report};
 use crate::tree::{Entry, Listing};
 use dentree_vfs::{FileType, Ino, Timestamp};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, SeekFrom, Stat};
+use rustix::fs::{AtFlags, Dir, FileType as Kind, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -43,9 +44,8 @@ impl LocalFile {
     /// calls do not follow.
     fn path(&self) -> io::Result<PathBuf> {
         Ok(match &self.parent {
-            Some(parent) => Path::new(&format!("/proc/self/fd/{}", parent.fd()?.as_raw_fd()))
-                .join(OsStr::from_bytes(&self.name)),
-            None => PathBuf::from(format!("/proc/self/fd/{}/.", self.fd()?.as_raw_fd())),
+            Some(parent) => host::path(parent.fd()?.as_fd())?.join(OsStr::from_bytes(&self.name)),
+            None => host::path(self.fd()?.as_fd())?.join("."),
         })
     }
 
@@ -79,8 +79,7 @@ impl<'a> Local<'a> {
             _ => (path, None),
         };
         let open = || -> io::Result<Arc<LocalFile>> {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let fd = rustix::fs::openat2(root.fd()?, above, flags, Mode::empty(), ResolveFlags::IN_ROOT)?;
+            let fd = host::open_in_root(root.fd()?.as_fd(), above)?;
             let stat = rustix::fs::fstat(&fd)?;
             let kind = FileType::Directory;
             Ok(Arc::new(LocalFile { stat, kind, parent: None, name: Vec::new(), fd: Some(fd) }))
@@ -116,7 +115,7 @@ impl Source for Local<'_> {
                     Some(kind) => kind,
                     None => {
                         let stat = rustix::fs::statat(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                        FileType::from_mode(stat.st_mode).ok_or(Errno::INVAL)?
+                        file_type(Kind::from_raw_mode(stat.st_mode)).ok_or(Errno::INVAL)?
                     }
                 };
                 listing.push(Entry { name, ino: Ino(entry.ino()), kind: Some(kind) });
@@ -131,7 +130,7 @@ impl Source for Local<'_> {
     fn open(&self, dir: &Arc<LocalFile>, entry: Entry<'_>, path: &[u8]) -> Option<LocalFile> {
         let open = || -> io::Result<LocalFile> {
             let stat = rustix::fs::statat(dir.fd()?, entry.name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let kind = FileType::from_mode(stat.st_mode).ok_or(Errno::INVAL)?;
+            let kind = file_type(Kind::from_raw_mode(stat.st_mode)).ok_or(Errno::INVAL)?;
             let mut file =
                 LocalFile { stat, kind, parent: Some(dir.clone()), name: entry.name.into(), fd: None };
             if kind == FileType::Directory {
@@ -147,13 +146,14 @@ impl Source for Local<'_> {
         let stat = &file.stat;
         Facts {
             kind: file.kind,
-            permissions: stat.st_mode & 0o7777,
             uid: stat.st_uid,
             gid: stat.st_gid,
             // The kernel reports no negative sizes.
             size: stat.st_size as u64,
             mtime: Timestamp { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
-            #[allow(clippy::unnecessary_cast, reason = "32-bit systems have fewer bits")]
+            #[allow(clippy::unnecessary_cast, reason = "some systems have fewer bits")]
+            permissions: (stat.st_mode & 0o7777) as u32,
+            #[allow(clippy::unnecessary_cast, reason = "some systems have fewer bits")]
             nlink: stat.st_nlink as u64,
             rdev: (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)),
         }
@@ -248,8 +248,7 @@ fn grow(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Err
     }
 }
 
-fn file_type(kind: rustix::fs::FileType) -> Option<FileType> {
-    use rustix::fs::FileType as Kind;
+fn file_type(kind: Kind) -> Option<FileType> {
     Some(match kind {
         Kind::RegularFile => FileType::Regular,
         Kind::Directory => FileType::Directory,

@@ -3,7 +3,6 @@
 use super::blocks::names::names;
 use crate::args::CheckArgs;
 use crate::fanout::{Width, threads};
-use crate::frozen;
 use crate::image::{SUPERUSER, Session, open_part};
 use crate::listed::Paths;
 use crate::output::{Output, escape, json};
@@ -24,8 +23,9 @@ const CACHE_BYTES: usize = 8 << 20;
 pub(crate) fn run(session: &Session, args: &CheckArgs) -> Result<(), Stop> {
     let label = escape::terminal(args.image.as_bytes()).into_owned();
     let failed = |error: Error| Problem::inside(&*label, &error.into()).with_status(Status::Failed);
-    // Held to the end.
-    let _frozen = frozen::freeze(&args.image).map_err(|error| {
+    // Held to the end. Other systems have no mount.
+    #[cfg(target_os = "linux")]
+    let _frozen = crate::frozen::freeze(&args.image).map_err(|error| {
         Problem::new(&*label, Status::Failed, format!("the mount does not freeze: {error}"))
     })?;
     let scope = scope(session, args)?;

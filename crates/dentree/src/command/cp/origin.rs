@@ -1,5 +1,6 @@
 //! What is copied into an image: files of this machine, or of an image.
 
+use crate::host;
 use crate::image::{Image, Node, SUPERUSER};
 use crate::local::{Xattr, read_xattrs};
 use crate::output::escape;
@@ -171,7 +172,7 @@ impl Origin {
 
 fn attr_of(metadata: &Metadata) -> Attr {
     let time = |seconds, nanos: i64| Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
-    let device = metadata.rdev();
+    let (rdev_major, rdev_minor) = host::major_minor(metadata.rdev());
     Attr {
         ino: Ino(metadata.ino()),
         kind: FileType::from_mode(metadata.mode()).unwrap_or(FileType::Regular),
@@ -180,8 +181,8 @@ fn attr_of(metadata: &Metadata) -> Attr {
         nlink: u32::try_from(metadata.nlink()).unwrap_or(u32::MAX),
         uid: metadata.uid(),
         gid: metadata.gid(),
-        rdev_major: rustix::fs::major(device),
-        rdev_minor: rustix::fs::minor(device),
+        rdev_major,
+        rdev_minor,
         size: metadata.len(),
         blocks: metadata.blocks(),
         block_size: 4096,

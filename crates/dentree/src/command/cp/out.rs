@@ -389,7 +389,7 @@ impl<'a> Copy<'a> {
         let temp = match attr.kind {
             FileType::Regular => return self.file(into, name, named, node),
             FileType::Symlink => into.symlink(&self.image().vfs.readlink(node)?)?,
-            kind => into.node(node_type(kind), (attr.rdev_major, attr.rdev_minor)).map_err(Failed::Node)?,
+            kind => into.node(kind, (attr.rdev_major, attr.rdev_minor)).map_err(Failed::Node)?,
         };
         self.apply(node, (&Target::temp(&temp), true), &into.label(name));
         Ok(temp.publish(name, Existing::Replace)?)
@@ -484,8 +484,4 @@ impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Failed::Local(error)
     }
-}
-
-fn node_type(kind: FileType) -> rustix::fs::FileType {
-    rustix::fs::FileType::from_raw_mode(kind.mode_bits())
 }

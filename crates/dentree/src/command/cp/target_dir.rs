@@ -6,13 +6,14 @@
 //! gave means what it means to cp(1): links are followed, and pipes and devices are written to.
 
 use super::{DANGLING, IN_THE_WAY};
+use crate::host;
 use crate::temp_entry::TempEntry;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawMode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -125,13 +126,11 @@ impl TargetDir {
 
     pub(in crate::command) fn node(
         &self,
-        kind: FileType,
-        (major, minor): (u32, u32),
+        kind: dentree_vfs::FileType,
+        device: (u32, u32),
     ) -> io::Result<TempEntry<'_>> {
-        let device = rustix::fs::makedev(major, minor);
-        TempEntry::entry(self.fd.as_fd(), |name| {
-            rustix::fs::mknodat(&self.fd, name, kind, Mode::RUSR, device)
-        })
+        let kind = FileType::from_raw_mode(kind.mode_bits() as RawMode);
+        TempEntry::entry(self.fd.as_fd(), |name| host::make_node(self.fd.as_fd(), name, kind, device))
     }
 
     /// A hard link to the file at `below` under `top`.
@@ -197,7 +196,7 @@ impl<'a> Target<'a> {
 
     /// Not for symbolic links, which have no mode.
     pub(in crate::command) fn set_mode(&self, permissions: u32) -> io::Result<()> {
-        let mode = Mode::from_raw_mode(permissions);
+        let mode = Mode::from_raw_mode(permissions as RawMode);
         match self {
             Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
             Target::Entry(temp) => {
@@ -214,7 +213,7 @@ impl<'a> Target<'a> {
             Target::Entry(temp) => {
                 let (dir, file) = temp.at();
                 // lsetxattr does not follow the last component, and no other one is a link.
-                let path = format!("/proc/self/fd/{}/{file}", dir.as_raw_fd());
+                let path = host::path(dir)?.join(file);
                 rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?;
             }
         }

@@ -3,7 +3,6 @@
 use super::fill_error::FillError;
 use super::source::Source;
 use crate::args::{MkfsArgs, UuidArg};
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
@@ -15,10 +14,7 @@ pub(crate) struct Identity {
 impl Identity {
     pub(crate) fn random() -> io::Result<Identity> {
         let mut bytes = [0; 32];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
-        }
+        getrandom::fill(&mut bytes)?;
         Ok(Identity::of(bytes, 4))
     }
 

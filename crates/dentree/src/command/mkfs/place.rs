@@ -111,7 +111,8 @@ impl Place {
             place => {
                 let temp = TempEntry::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
                 temp.open().map_or(Ok(()), |file| file.set_len(size)).map_err(io)?;
-                let device = Arc::new(FileDevice::open(temp.path(), Access::ReadWrite).map_err(failed)?);
+                let file = temp.path().map_err(io)?;
+                let device = Arc::new(FileDevice::open(file, Access::ReadWrite).map_err(failed)?);
                 let replaced = if let Place::File(replaced) = place { replaced } else { None };
                 Ok(Prepared { device, kind: Kind::File(temp, replaced.map(|(_, found)| found)) })
             }

@@ -3,6 +3,7 @@
 use super::fill_error::FillError;
 use super::manifest::{Line, Manifest};
 use super::time::Time;
+use crate::host;
 use crate::path::join;
 use dentree_vfs::{FileType, NewKind, Timestamp};
 use std::collections::BTreeSet;
@@ -112,11 +113,7 @@ impl Source<'_> {
                 .into_vec(),
             _ => line.target.clone(),
         };
-        let device = if line.kind.is_some() {
-            line.device
-        } else {
-            (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()))
-        };
+        let device = if line.kind.is_some() { line.device } else { host::major_minor(found.rdev()) };
         let mtime =
             Timestamp { seconds: found.mtime(), nanos: u32::try_from(found.mtime_nsec()).unwrap_or(0) };
         Ok(SourceEntry {

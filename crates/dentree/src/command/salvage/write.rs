@@ -220,16 +220,13 @@ impl<'a> Writer<'a> {
                 missing = self.content(inode, &attr, &temp)?;
                 temp
             }
-            kind => {
-                let kind = rustix::fs::FileType::from_raw_mode(kind.mode_bits());
-                match into.node(kind, (attr.rdev_major, attr.rdev_minor)) {
-                    Ok(temp) => temp,
-                    Err(error) => {
-                        self.copier.check(Loss::Node, &into.label(name), Err(error));
-                        return Ok(missing);
-                    }
+            kind => match into.node(kind, (attr.rdev_major, attr.rdev_minor)) {
+                Ok(temp) => temp,
+                Err(error) => {
+                    self.copier.check(Loss::Node, &into.label(name), Err(error));
+                    return Ok(missing);
                 }
-            }
+            },
         };
         self.apply(inode, (&Target::temp(&temp), true), &into.label(name));
         temp.publish(name, Existing::Keep)?;

@@ -99,8 +99,8 @@ impl Described<'_> {
             (None, b'N') => Some(Text(self.quoted())),
             (None, b'o') => Some(Decimal(attr.block_size.into())),
             (None, b's') => Some(Decimal(attr.size)),
-            (None, b'r') => Some(Decimal(rustix::fs::makedev(major, minor))),
-            (None, b'R') => Some(Hex(rustix::fs::makedev(major, minor))),
+            (None, b'r') => Some(Decimal(device_number(major, minor))),
+            (None, b'R') => Some(Hex(device_number(major, minor))),
             (Some(b'H'), b'r') => Some(Decimal(major.into())),
             (Some(_), b'r') => Some(Decimal(minor.into())),
             (None, b't') => Some(Hex(major.into())),
@@ -133,6 +133,12 @@ impl Described<'_> {
         context.pop_if(|last| *last == 0);
         context
     }
+}
+
+/// Linux's number of a device, on every host.
+fn device_number(major: u32, minor: u32) -> u64 {
+    let (major, minor) = (u64::from(major), u64::from(minor));
+    (major & !0xfff) << 32 | (minor & !0xff) << 12 | (major & 0xfff) << 8 | minor & 0xff
 }
 
 /// The type in the words of stat(1).
