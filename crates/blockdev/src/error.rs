@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::Format;
 use crate::listing::Listing;
-use crate::lock_holder::Holder;
+use crate::Holder;
 
 /// Why a device, or the part of it that was asked for, could not be opened.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::BlockDevice;
+use crate::{BlockDevice, host};
 
 /// Kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,14 +114,14 @@ impl FaultDevice {
 }
 
 fn io_error() -> io::Error {
-    rustix::io::Errno::IO.into()
+    io::Error::from_raw_os_error(host::IO_ERROR)
 }
 
 /// The result of a request that fails; `half` moves the first half of its bytes.
 fn answer(failure: Failure, half: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     match failure {
         Failure::Io => Err(io_error()),
-        Failure::NoSpace => Err(rustix::io::Errno::NOSPC.into()),
+        Failure::NoSpace => Err(io::Error::from_raw_os_error(host::NO_SPACE)),
         Failure::Short => half().and(Err(io_error())),
         Failure::Ignored => Ok(()),
     }
@@ -189,8 +189,8 @@ mod tests {
         device.inject(fault(Operation::Flush, 0, 1, Failure::NoSpace));
         device.inject(fault(Operation::Flush, 1, u64::MAX, Failure::Io));
         let errors: Vec<_> = (0..3).map(|_| device.flush().unwrap_err().raw_os_error()).collect();
-        let (io, full) = (rustix::io::Errno::IO, rustix::io::Errno::NOSPC);
-        assert_eq!(errors, [full, io, io].map(|errno| Some(errno.raw_os_error())));
+        let (io, full) = (host::IO_ERROR, host::NO_SPACE);
+        assert_eq!(errors, [full, io, io].map(Some));
         device.heal();
         assert!(device.flush().is_ok());
     }

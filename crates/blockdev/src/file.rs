@@ -1,32 +1,24 @@
 //! A device in a file, or a block device of the system.
 //!
-//! # Locking
-//! Opening for writing takes `flock(LOCK_EX)`: the lock that systemd, udev and util-linux use to
-//! reserve a block device. A block device is also opened with `O_EXCL`, which the kernel refuses
-//! for a mounted one. A loop device takes no lock; a file with a writable loop device is refused
-//! where sysfs shows it.
+//! Opening for writing keeps other writers out (`host`).
 //!
 //! Opening for reading takes no lock. During writes (by this program, a loop mount, or a virtual
 //! machine that takes no lock) each read returns the file as it is at that moment. Reads need not
 //! be consistent with each other; checksums detect it.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
 #[cfg(target_os = "linux")]
 use std::io::{IoSlice, IoSliceMut};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
 #[cfg(target_os = "linux")]
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::lock_holder::{Holder, lock_holder, loop_device};
+use crate::host::{self, FileExt};
 use crate::pool::{Job, ReaderPool};
 use crate::ring::Ring;
 use crate::{BlockDevice, Done, Error, check_range};
@@ -94,20 +86,7 @@ impl FileDevice {
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self, Error> {
         let path = path.as_ref();
         let failed = |source: io::Error| Error::Open { path: path.to_owned(), source };
-        let is_block_device = check_kind(path)?;
-        let mut flags = OFlags::CLOEXEC;
-        if is_block_device && access == Access::ReadWrite {
-            flags |= OFlags::EXCL;
-        }
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(access == Access::ReadWrite)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
-            .map_err(failed)?;
-        if access == Access::ReadWrite {
-            lock(path, &file)?;
-        }
+        let mut file = host::open(path, access)?;
         // A block device reports no length in its metadata.
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let file = Arc::new(file);
@@ -202,63 +181,8 @@ impl Drop for FileDevice {
     /// before its `exec`, or a finished read that the kernel has not released.
     fn drop(&mut self) {
         if self.access == Access::ReadWrite {
-            // After an error the lock ends later.
-            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+            host::unlock(&self.file);
         }
-    }
-}
-
-/// Whether `path` is a block device, and not a regular file. Checked before opening, because
-/// opening a pipe can block.
-fn check_kind(path: &Path) -> Result<bool, Error> {
-    let metadata = std::fs::metadata(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
-    let kind = metadata.file_type();
-    let other = if kind.is_file() || kind.is_block_device() {
-        return Ok(kind.is_block_device());
-    } else if kind.is_dir() {
-        "a directory"
-    } else if kind.is_fifo() {
-        "a pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "a character device"
-    };
-    Err(Error::NotADevice { path: path.to_owned(), kind: other })
-}
-
-fn lock(path: &Path, file: &File) -> Result<(), Error> {
-    let lock = || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
-    let locked = |holder| Err(Error::Locked { path: path.to_owned(), holder });
-    let mut taken = lock();
-    if taken == Err(Errno::WOULDBLOCK) {
-        let found = file.metadata().ok();
-        if let Some(holder) = found.and_then(|found| lock_holder(found.dev(), found.ino())) {
-            return locked(Some(holder));
-        }
-        // The holder may have ended meanwhile.
-        taken = lock();
-    }
-    match taken {
-        Ok(()) => loop_behind(file).map_or(Ok(()), |holder| locked(Some(holder))),
-        Err(Errno::WOULDBLOCK) => locked(None),
-        Err(errno) => Err(Error::Open { path: path.to_owned(), source: errno.into() }),
-    }
-}
-
-/// The loop device that writes to a file. A loop device that was just unmounted may remain for a
-/// moment while another process reads it.
-fn loop_behind(file: &File) -> Option<Holder> {
-    const PATIENCE: Duration = Duration::from_secs(1);
-    const PAUSE: Duration = Duration::from_millis(20);
-    let found = file.metadata().ok()?;
-    let began = Instant::now();
-    loop {
-        let holder = loop_device(found.dev(), found.ino())?;
-        if began.elapsed() > PATIENCE {
-            return Some(holder);
-        }
-        std::thread::sleep(PAUSE);
     }
 }
 
@@ -269,7 +193,7 @@ impl BlockDevice for FileDevice {
 
     fn identity(&self) -> Option<String> {
         let file = self.file.metadata().ok().filter(Metadata::is_file)?;
-        let (size, seconds, nanos) = (file.len(), file.mtime(), file.mtime_nsec());
+        let (size, (seconds, nanos)) = (file.len(), host::mtime(&file));
         Some(format!("{size} bytes, changed at {seconds}.{nanos:09}"))
     }
 

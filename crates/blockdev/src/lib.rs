@@ -37,8 +37,9 @@ mod error;
 mod fault;
 mod file;
 mod format;
+mod holder;
+mod host;
 mod listing;
-mod lock_holder;
 mod memory;
 mod meter;
 #[cfg(not(all(feature = "io-uring", target_os = "linux", target_pointer_width = "64", not(loom))))]
@@ -72,8 +73,10 @@ pub use error::Error;
 pub use fault::{Failure, Fault, FaultDevice, Operation};
 pub use file::{Access, FileDevice, Queue};
 pub use format::{Engine, Format};
+pub use holder::Holder;
+pub use host::{FileExt, writer_of};
 pub use listing::{Listing, Partition};
-pub use lock_holder::{Holder, writer_of};
+
 pub use memory::MemoryDevice;
 pub use meter::{DeviceCounts, MeteredDevice, SIZE_CLASSES};
 pub use partition::{Choice, content, foreign, locate, open_partition};

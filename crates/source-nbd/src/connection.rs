@@ -63,7 +63,7 @@ pub(crate) struct State {
 #[derive(Clone)]
 struct Link {
     writer: Arc<Mutex<Box<dyn Write + Send>>>,
-    socket: Arc<Socket>,
+    socket: Arc<dyn Socket>,
 }
 
 /// Why a device takes no more requests.
@@ -122,10 +122,10 @@ impl Connection {
     }
 
     /// Sends over a new connection from now on: at first all that waits.
-    pub(crate) fn publish(&self, writer: Box<dyn Write + Send>, socket: Socket) {
+    pub(crate) fn publish(&self, writer: Box<dyn Write + Send>, socket: Arc<dyn Socket>) {
         let mut state = self.lock();
         state.queue = state.waiting.keys().copied().collect();
-        state.link = Some(Link { writer: Arc::new(Mutex::new(writer)), socket: Arc::new(socket) });
+        state.link = Some(Link { writer: Arc::new(Mutex::new(writer)), socket });
         drop(state);
         self.work.notify_all();
     }

@@ -1,7 +1,6 @@
 //! The block device: requests are split, aligned and waited for.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,6 +11,8 @@ use crate::connection::{Connection, End};
 use crate::greeting::{self, Export};
 use crate::keeper::Connect;
 use crate::request::Request;
+#[cfg(unix)]
+use crate::stream::Socket;
 use crate::stream::{self, Stream};
 use crate::wire::flag;
 use crate::{Address, Error, Patience};
@@ -54,14 +55,15 @@ impl NbdDevice {
 
     /// The default export of the server behind `socket`, which is `server`: it is dropped when the
     /// device has closed the connection. A connection that is lost ends the device.
+    #[cfg(unix)]
     pub(crate) fn over(
-        socket: UnixStream,
+        socket: impl Socket,
         at: &str,
         access: Access,
         patience: Patience,
         server: Box<dyn Send + Sync>,
     ) -> Result<Self, Error> {
-        let stream = stream::over(socket, patience.answer)
+        let stream = Stream::over(socket, patience.answer)
             .map_err(|source| Error::Connect { at: at.to_owned(), source })?;
         let mut device = Self::begin(stream, at, "", access, patience, None)?;
         device.server = Some(server);

@@ -15,19 +15,28 @@
 mod address;
 mod connection;
 mod device;
+#[cfg(unix)]
 mod engine;
 mod error;
 mod greeting;
 mod keeper;
+#[cfg(not(unix))]
+mod no_unix;
 mod origin;
 mod patience;
 mod request;
 mod stream;
+#[cfg(unix)]
+mod unix;
 mod wire;
 mod write_log;
 
+#[cfg(not(unix))]
+use no_unix as unix;
+
 pub use address::Address;
 pub use device::NbdDevice;
+#[cfg(unix)]
 pub use engine::open_foreign;
 pub use error::Error;
 pub use origin::{ExportError, ExportOrigin};

@@ -2,65 +2,77 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::address::{Address, Endpoint};
+use crate::unix;
 
 /// Time limit of a TCP connection to one address of a host.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A connected socket: a reading and a writing half, and a handle that ends both.
+/// A connected socket.
+pub(crate) trait Socket: Read + Write + Send + Sync + 'static {
+    fn try_clone(&self) -> io::Result<Self>
+    where
+        Self: Sized;
+
+    /// Limits each later read and write.
+    fn limit(&self, within: Duration) -> io::Result<()>;
+
+    /// Ends the connection; reads and writes that wait return.
+    fn shut_down(&self);
+}
+
+impl Socket for TcpStream {
+    fn try_clone(&self) -> io::Result<Self> {
+        self.try_clone()
+    }
+
+    fn limit(&self, within: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(within))?;
+        self.set_write_timeout(Some(within))
+    }
+
+    fn shut_down(&self) {
+        // After an error it is down already.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+/// A reading and a writing half of a socket, and a handle that ends both.
 pub(crate) struct Stream {
     pub(crate) reader: Reader,
     pub(crate) writer: Box<dyn Write + Send>,
-    pub(crate) socket: Socket,
+    pub(crate) socket: Arc<dyn Socket>,
 }
 
 pub(crate) type Reader = BufReader<Box<dyn Read + Send>>;
 
-pub(crate) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    /// Ends the connection; reads and writes that wait return.
-    pub(crate) fn shut_down(&self) {
-        // After an error it is down already.
-        let _ = match self {
-            Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
-            Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
-        };
+impl Stream {
+    /// Over a socket that is connected; `within` limits each later read and write.
+    pub(crate) fn over(socket: impl Socket, within: Duration) -> io::Result<Stream> {
+        socket.limit(within)?;
+        let reader: Box<dyn Read + Send> = Box::new(socket.try_clone()?);
+        Ok(Stream {
+            reader: BufReader::with_capacity(64 << 10, reader),
+            writer: Box::new(socket.try_clone()?),
+            socket: Arc::new(socket),
+        })
     }
 }
 
 /// Connects; `within` limits each later read and write of the socket.
 pub(crate) fn connect(address: &Address, within: Duration) -> io::Result<Stream> {
     match &address.endpoint {
-        Endpoint::Unix(path) => over(UnixStream::connect(path)?, within),
+        Endpoint::Unix(path) => unix::connect(path, within),
         Endpoint::Tcp { host, port } => {
             let socket = connect_tcp(host, *port)?;
             // Requests are gathered before they are sent.
             socket.set_nodelay(true)?;
-            socket.set_read_timeout(Some(within))?;
-            socket.set_write_timeout(Some(within))?;
-            let (reader, writer) = (Box::new(socket.try_clone()?), Box::new(socket.try_clone()?));
-            Ok(Stream { reader: buffered(reader), writer, socket: Socket::Tcp(socket) })
+            Stream::over(socket, within)
         }
     }
-}
-
-/// A stream over a socket that is connected.
-pub(crate) fn over(socket: UnixStream, within: Duration) -> io::Result<Stream> {
-    socket.set_read_timeout(Some(within))?;
-    socket.set_write_timeout(Some(within))?;
-    let (reader, writer) = (Box::new(socket.try_clone()?), Box::new(socket.try_clone()?));
-    Ok(Stream { reader: buffered(reader), writer, socket: Socket::Unix(socket) })
-}
-
-fn buffered(reader: Box<dyn Read + Send>) -> Reader {
-    BufReader::with_capacity(64 << 10, reader)
 }
 
 /// Connects to the first address of the host that answers.

@@ -12,14 +12,15 @@
 //! - Names of files say nothing, and addresses are kept without what follows `?`, which may be a
 //!   signature. Only the user can read either.
 
+use crate::host;
 use crate::identity::ObjectIdentity;
+use dentree_blockdev::FileExt;
 use dentree_source_blocks::{BLOCK, Store};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -109,7 +110,7 @@ fn look(path: PathBuf) -> Option<Cached> {
     Some(Cached {
         address: page.address,
         len: page.identity.len,
-        on_disk: metadata.blocks() * 512,
+        on_disk: host::allocated(&metadata),
         used: metadata.modified().ok()?,
         file: path,
     })
@@ -191,7 +192,7 @@ impl DiskCache {
 
     /// Makes the file of an object, in place of an older one.
     pub(crate) fn make(options: &CacheOptions, address: &str, identity: &ObjectIdentity) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&options.dir)?;
+        host::make_private(&options.dir)?;
         let (address, name) = name(address);
         let page = page_bytes(&Page { address, identity: identity.clone() })?;
         let mut file = tempfile::Builder::new().prefix(UNNAMED).tempfile_in(&options.dir)?;

@@ -19,6 +19,7 @@
 mod address;
 mod disk;
 mod error;
+mod host;
 mod identity;
 mod object;
 mod open;

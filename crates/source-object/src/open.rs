@@ -1,6 +1,7 @@
 //! Opening: the first request, and the cache on disk.
 
 use crate::disk::DiskCache;
+use crate::host::HAS_SPARSE_FILES;
 use crate::object::{First, Object};
 use crate::{Error, Options, address};
 use dentree_source_blocks::{BLOCK, Blocks, FIRST, runtime};
@@ -17,6 +18,10 @@ pub type ObjectDevice = Blocks<Object, DiskCache>;
 /// # Errors
 /// See [`Error`].
 pub fn open(address: &str, options: &Options) -> Result<ObjectDevice, Error> {
+    if options.cache.is_some() && !HAS_SPARSE_FILES {
+        let problem = "there is no cache on disk on this system: leave its directory out".to_owned();
+        return Err(Error::Settings { problem });
+    }
     // Another part of the program may have chosen the same already. Before the clients are made: it
     // chooses their TLS.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -5,9 +5,7 @@
 
 use dentree_blockdev::BlockDevice;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::io::{self, Read, Seek, Write};
 
 /// Ours: any number that the specification does not name.
 const TYPE: u32 = 0x4465_6e74;
@@ -64,14 +62,17 @@ pub(crate) fn recorded(file: &dyn BlockDevice) -> io::Result<Option<String>> {
     Ok(ours.and_then(|(.., content)| String::from_utf8(area[content].to_vec()).ok()))
 }
 
-/// Records it in a new overlay, whose backing file's name moves. By the path: a device that was
-/// opened on the empty file has no bytes.
-pub(crate) fn record(path: &Path, identity: &str) -> io::Result<()> {
-    let file = File::options().read(true).write(true).open(path)?;
+/// Records it in a new overlay, whose backing file's name moves. Not through the device, which was
+/// opened on the empty file and has no bytes.
+pub(crate) fn record(mut file: File, identity: &str) -> io::Result<()> {
+    file.rewind()?;
     let mut area = vec![0; AREA];
-    file.read_exact_at(&mut area, 0)?;
+    file.read_exact(&mut area)?;
     match with_extension(&area, identity) {
-        Some(area) => file.write_all_at(&area, 0),
+        Some(area) => {
+            file.rewind()?;
+            file.write_all(&area)
+        }
         // The name of the base fills the cluster: it is known by that and its size.
         None => Ok(()),
     }

@@ -90,7 +90,7 @@ impl Qcow2Device {
 fn create(file: &FileDevice, base: &Base) -> io::Result<()> {
     let builder = Qcow2::<Storage>::create_builder(growing(file)?).size(base.device.size());
     builder.backing(base.name.clone(), base.format.to_owned()).create()?;
-    base.device.identity().map_or(Ok(()), |identity| record(file.path(), &identity))
+    base.device.identity().map_or(Ok(()), |identity| record(file.try_clone_file()?, &identity))
 }
 
 fn open(storage: Storage, base: &Base, access: Access) -> io::Result<Qcow2<Storage>> {

@@ -237,11 +237,12 @@ fn disk_in(file: Arc<FileDevice>, access: Access) -> Result<(Arc<dyn BlockDevice
         match dentree_source_qcow2::Qcow2Device::open(Arc::clone(&file), access) {
             Ok(device) => return Ok((Arc::new(device), "qcow2")),
             // A part of the format that the program may read.
-            Err(_) if cfg!(feature = "nbd") => {}
+            Err(_) if cfg!(all(feature = "nbd", unix)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    #[cfg(feature = "nbd")]
+    // The programs need Unix sockets.
+    #[cfg(all(feature = "nbd", unix))]
     if let Some(engine) = format.engine {
         let name = if let Engine::QemuNbd(name) = engine { name } else { "raw" };
         return Ok((Arc::new(dentree_source_nbd::open_foreign(file, &format, engine, access)?), name));

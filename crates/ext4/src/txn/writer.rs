@@ -14,7 +14,6 @@ use dentree_ext4_format::{
 };
 use dentree_jbd2::{Handle, Journal};
 use dentree_sync::lockstat::NamedMutexGuard;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -111,22 +110,28 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Coarse, with ticks of 1 to 10 ms, as in the kernel: a tick writes a directory's time once.
+    /// Coarse on Linux, with ticks of 1 to 10 ms, as in the kernel: a tick writes a directory's time once.
     pub(crate) fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
-            Clock::System => {
-                let now = clock_gettime(SYSTEM_CLOCK);
-                InodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
-            }
+            Clock::System => system_time(),
         }
     }
 }
 
 #[cfg(target_os = "linux")]
-const SYSTEM_CLOCK: ClockId = ClockId::RealtimeCoarse;
+fn system_time() -> InodeTime {
+    use rustix::time::{ClockId, clock_gettime};
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    InodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
+}
+
+/// Only Linux has a coarse clock.
 #[cfg(not(target_os = "linux"))]
-const SYSTEM_CLOCK: ClockId = ClockId::Realtime;
+fn system_time() -> InodeTime {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    InodeTime { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
+}
 
 /// Restarts a handle whose transaction is full: changes so far may be committed without what
 /// follows.

@@ -15,7 +15,6 @@ use crate::test::{Test, TimeField};
 use dentree_vfs::{Ino, Timestamp};
 use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 pub use words::{Words, Wrong};
 
@@ -174,7 +173,7 @@ impl<C: Compile> Parser<'_, '_, C> {
             }
             _ => {}
         }
-        if !word.as_bytes().starts_with(b"-") {
+        if !word.as_encoded_bytes().starts_with(b"-") {
             let why = "is out of place: paths come before the expression; a pattern needs quotes";
             return Err(Wrong::word(word, why).into());
         }

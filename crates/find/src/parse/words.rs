@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 
 /// An error of syntax: one line, in which words stand as they were given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,7 +63,7 @@ impl<'w> Words<'w> {
     }
 
     pub(crate) fn bytes(&mut self, name: &str) -> Result<&'w [u8], Wrong> {
-        Ok(self.argument(name)?.as_bytes())
+        Ok(self.argument(name)?.as_encoded_bytes())
     }
 
     pub(crate) fn next(&mut self) -> Option<&'w OsStr> {

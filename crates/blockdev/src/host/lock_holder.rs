@@ -1,35 +1,11 @@
 //! Finds the writer of a file: the holder of its lock by `/proc/locks`, loop devices (which take
 //! none) by `/sys/block`.
 
+use crate::Holder;
 use rustix::fs::{major, minor};
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// The writer of a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Holder {
-    /// A process that has an exclusive `flock` on it.
-    Process {
-        /// Its number.
-        pid: u32,
-        /// Its name (`comm`), where the system tells.
-        name: Option<String>,
-    },
-    /// The kernel, through the loop device of this name (`loop3`).
-    LoopDevice(String),
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Holder::Process { pid, name: Some(name) } => write!(f, "process {pid} ({name})"),
-            Holder::Process { pid, name: None } => write!(f, "process {pid}"),
-            Holder::LoopDevice(name) => write!(f, "the kernel (/dev/{name})"),
-        }
-    }
-}
 
 /// The process that has the file at `path` open for writing. `None`: no process, or the system does
 /// not tell.
