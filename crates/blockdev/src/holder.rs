@@ -1,4 +1,4 @@
-//! Who writes a file.
+//! The writer of a file, as messages name it.
 
 use std::fmt;
 
