@@ -1,7 +1,6 @@
-//! Prints the rate of random uncached reads of 4 KiB by queue and number of reads in flight: `cargo
-//! bench -p dentree-blockdev --bench queue_depth -- [FOLDER]`. The last two columns are a
-//! ring that one thread drives itself, through the page cache and past it (O_DIRECT); with one read
-//! in flight they are plain reads.
+//! Rate of random uncached 4 KiB reads by queue and depth: `cargo bench -p dentree-blockdev --bench
+//! queue_depth -- [FOLDER]`. The last two columns are a ring driven by one thread, through the page
+//! cache and with O_DIRECT; at depth 1 they are plain reads.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -78,14 +77,14 @@ fn print(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Thousands a second since `start`, and the processor's µs for each since `cpu`.
+/// Thousands per second, and CPU time in µs per read.
 fn figures(start: Instant, cpu: Timespec) -> (f64, f64) {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     let micros = (now.tv_sec - cpu.tv_sec) as f64 * 1e6 + (now.tv_nsec - cpu.tv_nsec) as f64 / 1e3;
     (READS as f64 / start.elapsed().as_secs_f64() / 1000.0, micros / READS as f64)
 }
 
-/// Drops what the system has of the file.
+/// Drops the file from the page cache.
 fn forget(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
@@ -132,7 +131,7 @@ fn queued(path: &Path, device: &Arc<FileDevice>, depth: u64, seed: u64) -> std::
 
 type Op = ReadAt<Slice<Vec<u8>>, Arc<File>>;
 
-/// Where in a buffer of two blocks one begins that the device can read to.
+/// Offset of the aligned block in a buffer of two.
 fn aligned(buf: &[u8]) -> usize {
     buf.as_ptr().align_offset(BLOCK)
 }

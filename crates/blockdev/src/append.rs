@@ -1,7 +1,7 @@
-//! A new partition behind those of a disk.
+//! Appends a partition to a table.
 //!
-//! The `gpt` crate writes headers and entries. It puts used entries side by side, which would
-//! renumber the partitions behind an unused one: such a GPT is refused.
+//! The `gpt` crate writes used entries side by side: a GPT with unused entries in between is
+//! refused, because its partitions would be renumbered.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,24 +14,22 @@ use crate::partition::{TABLE, content};
 use crate::table::{MAX_PARTITIONS, PROTECTIVE, SECTOR, View};
 use crate::{BlockDevice, Error};
 
-/// Where partitions begin.
+/// Of new partitions.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// The type of partitions with files of Linux in an MBR.
+/// MBR type of Linux file systems.
 const LINUX: u8 = 0x83;
 
-/// The table of a disk.
 enum Table<'a> {
     Gpt(Box<GptDisk<View<'a>>>),
-    /// With the first unused record.
+    /// And the first unused record.
     Mbr(Box<ProtectiveMBR>, usize),
 }
 
-/// The byte behind all partitions where another can begin.
+/// First byte after all partitions where a new one can start.
 ///
 /// # Errors
-/// [`Error::NotAppended`] for a disk without a table of sectors of 512 bytes, and for a table that
-/// is full or could not be kept as it is.
+/// [`Error::NotAppended`]: no table with 512-byte sectors, a full one, or one that would change.
 pub fn end_of_partitions(device: &dyn BlockDevice) -> Result<u64, Error> {
     let sectors = match open(device)? {
         Table::Gpt(disk) => {
@@ -47,11 +45,11 @@ pub fn end_of_partitions(device: &dyn BlockDevice) -> Result<u64, Error> {
     aligned.ok_or_else(|| refused("a partition ends beyond all disks"))
 }
 
-/// Adds a partition for files of Linux of `len` bytes from `start` on, and returns its number. The
-/// backup of a GPT goes to the device's end, which may have moved.
+/// Appends a Linux partition of `len` bytes at `start`; returns its number. Moves the backup GPT to
+/// the end of the device.
 ///
 /// # Errors
-/// Those of [`end_of_partitions`], and [`Error::NotAppended`] where the partition does not fit.
+/// Those of [`end_of_partitions`]; [`Error::NotAppended`] if the partition does not fit.
 pub fn append_partition(device: &dyn BlockDevice, start: u64, len: u64) -> Result<u32, Error> {
     let (first, sectors) = (start / SECTOR, len / SECTOR);
     let number = match open(device)? {
@@ -62,7 +60,7 @@ pub fn append_partition(device: &dyn BlockDevice, start: u64, len: u64) -> Resul
             else {
                 return Err(refused("it does not fit on the disk, or not into an MBR"));
             };
-            // A start and an end beyond what cylinders can say.
+            // Beyond the range of cylinders.
             let record = PartRecord {
                 start_head: 0xFF,
                 start_sector: 0xFF,
@@ -88,7 +86,7 @@ fn append_to_gpt(
     sectors: u64,
 ) -> Result<u32, Error> {
     let number = u32::try_from(disk.partitions().len() + 1).map_err(refused)?;
-    // Computes the end of usable space anew.
+    // Recomputes the usable space.
     disk.update_partitions(disk.partitions().clone()).map_err(refused)?;
     disk.add_partition_at("", number, first, sectors, partition_types::LINUX_FS, 0).map_err(refused)?;
     let mut view = disk.write().map_err(refused)?;

@@ -1,14 +1,14 @@
-//! A device with injected faults.
+//! Fault injection.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{BlockDevice, host};
 
-/// Kinds of requests.
+/// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Read. Each part of a vectored request counts, here and in `Write`.
+    /// Read. Each part of a vectored request counts; `Write` alike.
     Read,
     /// Write.
     Write,
@@ -16,36 +16,36 @@ pub enum Operation {
     Flush,
 }
 
-/// What an injected fault does.
+/// Effect of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Does nothing and returns `EIO`: a broken disk.
+    /// Returns `EIO`: a broken disk.
     Io,
-    /// Does nothing and returns `ENOSPC`: the disk under a sparse file is full.
+    /// Returns `ENOSPC`: no space under a sparse file.
     NoSpace,
-    /// Moves the first half of the bytes and returns `EIO`. For a flush as [`Io`](Failure::Io).
+    /// Transfers the first half and returns `EIO`; for a flush as [`Io`](Failure::Io).
     Short,
-    /// Does nothing and returns success: a lost write, or a disk that ignores flushes. A read
-    /// leaves the buffer as it was.
+    /// Does nothing and returns success: a lost write or an ignored flush. A read leaves the buffer
+    /// as it was.
     Ignored,
 }
 
-/// Which requests fail, and how.
+/// Failing requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Which requests count.
+    /// Counted requests.
     pub operation: Operation,
-    /// Number of requests that succeed first.
+    /// Number of successes first.
     pub after: u64,
-    /// Number of requests that fail after those; `u64::MAX` for all.
+    /// Number of failures then; `u64::MAX` for all.
     pub times: u64,
-    /// How they fail.
+    /// Effect.
     pub failure: Failure,
 }
 
-/// A device that passes requests on and fails the chosen ones.
+/// Passes requests on, except those that a fault matches.
 ///
-/// Over a [`RecordingDevice`](crate::RecordingDevice) an ignored flush leaves its writes in flight.
+/// Over a [`RecordingDevice`](crate::RecordingDevice), an ignored flush leaves writes in flight.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -71,23 +71,22 @@ struct State {
 }
 
 impl FaultDevice {
-    /// Passes every request on to `device`.
+    /// Without faults.
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         FaultDevice { device, state: Mutex::default() }
     }
 
-    /// Injects a fault. Each fault counts its own requests; of two that apply at once the older one
-    /// does.
+    /// Adds a fault with its own count. The oldest fault that applies wins.
     pub fn inject(&self, fault: Fault) {
         self.state().faults.push(fault);
     }
 
-    /// Removes all faults: the disk is replaced.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.state().faults.clear();
     }
 
-    /// Number of requests that failed so far. A test checks with it that its fault was met.
+    /// Failed requests so far: a test checks that its fault occurred.
     pub fn injected(&self) -> u64 {
         self.state().injected
     }
@@ -96,7 +95,6 @@ impl FaultDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request. Returns how it fails, if it does.
     fn strike(&self, operation: Operation) -> Option<Failure> {
         let mut state = self.state();
         let mut struck = None;
@@ -117,7 +115,7 @@ fn io_error() -> io::Error {
     io::Error::from_raw_os_error(host::IO_ERROR)
 }
 
-/// The result of a request that fails; `half` moves the first half of its bytes.
+/// `half` transfers the first half.
 fn answer(failure: Failure, half: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     match failure {
         Failure::Io => Err(io_error()),

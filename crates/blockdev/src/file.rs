@@ -1,10 +1,9 @@
-//! A device in a file, or a block device of the system.
+//! Files and block devices.
 //!
 //! Opening for writing keeps other writers out (`host`).
 //!
-//! Opening for reading takes no lock. During writes (by this program, a loop mount, or a virtual
-//! machine that takes no lock) each read returns the file as it is at that moment. Reads need not
-//! be consistent with each other; checksums detect it.
+//! Opening for reading takes no lock. Reads during writes by others may be inconsistent with each
+//! other; checksums detect it.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
@@ -23,40 +22,40 @@ use crate::pool::{Job, ReaderPool};
 use crate::ring::Ring;
 use crate::{BlockDevice, Done, Error, check_range};
 
-/// How a device is opened.
+/// Mode of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// For reading; takes no lock.
+    /// Takes no lock.
     ReadOnly,
-    /// For reading and writing, as the only writer.
+    /// The only writer.
     ReadWrite,
 }
 
-/// A regular file or block device of the system; positioned access without a lock.
+/// A regular file or block device; positioned access without a lock.
 ///
-/// Reads that are [submitted](BlockDevice::submit) are made at once where the page cache has the
-/// bytes: passing them to a thread takes longer. Others go to a [`Queue`] that starts on first use.
+/// [Submitted](BlockDevice::submit) reads of cached bytes are made at once, which costs less than
+/// passing them on. Others go to a [`Queue`] that starts on first use.
 pub struct FileDevice {
     file: Arc<File>,
     path: PathBuf,
     size: u64,
     access: Access,
-    /// Whether uncached writes work, as far as is known.
+    /// Until the first failure.
     #[cfg(target_os = "linux")]
     writes_out: AtomicBool,
-    /// The queue that was asked for.
+    /// As requested.
     queue: Queue,
-    /// Cached bytes go through the queue, too.
+    /// Cached bytes, too.
     queues_all: bool,
-    /// `None`: no ring is available, or none is wanted.
+    /// `None`: no ring.
     ring: OnceLock<Option<Ring>>,
     pool: ReaderPool,
 }
 
-/// What makes the reads that are [submitted](BlockDevice::submit) to a file.
+/// Engine of [submitted](BlockDevice::submit) reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Queue {
-    /// io_uring; threads where the kernel has none or denies it to this process.
+    /// io_uring; threads if the kernel has none or refuses it.
     #[default]
     Ring,
     /// Threads with blocking reads.
@@ -67,8 +66,8 @@ impl FileDevice {
     /// Opens `path`.
     ///
     /// # Errors
-    /// [`Error::Locked`] where it is to be written and another program writes it,
-    /// [`Error::NotADevice`] for directories, pipes and the like, and else [`Error::Open`].
+    /// [`Error::Locked`]: another writer. [`Error::NotADevice`]: directories, pipes and the like.
+    /// Else [`Error::Open`].
     ///
     /// ```
     /// use dentree_blockdev::{Access, BlockDevice, FileDevice};
@@ -106,60 +105,59 @@ impl FileDevice {
         })
     }
 
-    /// The same device with all submitted reads made by `queue`, cached bytes included.
+    /// Uses `queue` for all submitted reads, cached ones included.
     pub fn with_queue(mut self, queue: Queue) -> Self {
         self.queue = queue;
         self.queues_all = true;
         self
     }
 
-    /// Fills `buf` if the page cache has all of it. Otherwise its content is unspecified.
+    /// Fills `buf` if all of it is cached, else leaves it unspecified.
     #[cfg(target_os = "linux")]
     fn read_from_memory(&self, offset: u64, buf: &mut [u8]) -> bool {
         let wanted = buf.len();
         let read =
             rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
-        // If it would block or is not supported, the queue makes the read and reports errors.
+        // On failure the queue makes the read and reports errors.
         read == Ok(wanted)
     }
 
-    /// Linux alone tells what is in the page cache.
+    /// Only Linux tells.
     #[cfg(not(target_os = "linux"))]
     fn read_from_memory(&self, _: u64, _: &mut [u8]) -> bool {
         false
     }
 
-    /// The queue in use. Starts the ring where one is asked for.
+    /// The queue in use. May start the ring.
     pub fn queue(&self) -> Queue {
         if self.ring().is_some() { Queue::Ring } else { Queue::Threads }
     }
 
     fn ring(&self) -> Option<&Ring> {
         let start = || match self.queue {
-            // Whatever the reason: threads always work.
+            // Threads always work.
             Queue::Ring => Ring::new(Arc::clone(&self.file)).ok(),
             Queue::Threads => None,
         };
         self.ring.get_or_init(start).as_ref()
     }
 
-    /// Makes a file longer or shorter. Added bytes are zeros.
+    /// Changes the length of a file. New bytes are zeros.
     ///
     /// # Errors
-    /// A block device, or a device opened read-only.
+    /// Block devices, and files opened read-only.
     pub fn set_size(&mut self, size: u64) -> io::Result<()> {
         self.file.set_len(size)?;
         self.size = size;
         Ok(())
     }
 
-    /// The path it was opened by.
+    /// Path at opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Another handle of the open file, for what writes beyond its end. The lock stays with the
-    /// device: keep both.
+    /// Another handle of the open file, for writing beyond its end. The lock ends with the device.
     ///
     /// # Errors
     /// Those of dup(2).
@@ -177,8 +175,8 @@ impl FileDevice {
 }
 
 impl Drop for FileDevice {
-    /// Unlocks explicitly, because other references to the open file keep the lock: a child process
-    /// before its `exec`, or a finished read that the kernel has not released.
+    /// Explicit, because other references to the open file keep the lock: a child before its
+    /// `exec`, or a read that the kernel has not released.
     fn drop(&mut self) {
         if self.access == Access::ReadWrite {
             host::unlock(&self.file);
@@ -245,7 +243,7 @@ impl BlockDevice for FileDevice {
         write_pieces(offset, bufs, |offset, bufs| {
             if self.writes_out.load(Relaxed) {
                 match rustix::io::pwritev2(&self.file, bufs, offset, DONTCACHE) {
-                    // An older kernel, or a file system without uncached writes.
+                    // Old kernel or other file system.
                     Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {
                         self.writes_out.store(false, Relaxed);
                     }
@@ -256,13 +254,12 @@ impl BlockDevice for FileDevice {
         })
     }
 
-    /// Fills holes with zeros. Unwritten extents (`fallocate`) count as holes: the first write
-    /// converts them, which changes metadata.
+    /// Zeros holes, including unwritten extents: the first write would change metadata.
     #[cfg(target_os = "linux")]
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         self.check_write(offset, len)?;
         let (mut at, end) = (offset, offset + len);
-        // Where the system cannot tell, the first write allocates.
+        // Unknown: the first write allocates.
         while let Ok(hole) = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(at)) {
             if hole >= end {
                 break;
@@ -281,7 +278,7 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
 
-    /// Punches a hole in a file; discards on a disk.
+    /// A hole in a file; a discard on a disk.
     #[cfg(target_os = "linux")]
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
@@ -311,8 +308,7 @@ impl BlockDevice for FileDevice {
     }
 }
 
-/// Writes all of `bufs` at `offset`, by a system call that may write less and takes a limited
-/// number of slices.
+/// A system call may write less and limits the number of slices.
 #[cfg(target_os = "linux")]
 fn write_pieces(
     mut offset: u64,
@@ -337,18 +333,17 @@ fn write_pieces(
     Ok(())
 }
 
-/// `RWF_DONTCACHE` of Linux 6.14: writes through the page cache, starts writeback at once, and
-/// drops the pages after it.
+/// `RWF_DONTCACHE` of Linux 6.14: starts writeback at once and drops the pages.
 ///
-/// 256 MiB in pieces of 8 MiB into a sparse file on ext4 with a flush take a third to a tenth of
-/// the time of cached writes: the disk works meanwhile, and a few pages are reused.
+/// Writing 256 MiB in 8 MiB pieces into a sparse file on ext4, with a flush, takes 1/10 to 1/3 of
+/// the time of cached writes.
 #[cfg(target_os = "linux")]
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Zeros written at a time.
+/// Zeros per write.
 #[cfg(target_os = "linux")]
 const ZEROS: usize = 1 << 20;
 
-/// Slices that one `preadv` takes.
+/// Slices per `preadv`.
 #[cfg(target_os = "linux")]
 const IOV_MAX: usize = 1024;

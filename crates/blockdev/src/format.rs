@@ -1,32 +1,30 @@
-//! What a device holds that is no ext file system: the formats that people mistake for a raw image,
-//! by their magic numbers, each with the program that serves it as one, or the command that opens
-//! it.
+//! Formats that are mistaken for raw images, by magic number, with the program that serves or opens
+//! each.
 //!
-//! The table is ours: crates that know file types know archives, and not LUKS, LVM, EWF or the file
-//! systems.
+//! Crates for file types know archives, but not LUKS, LVM, EWF or file systems.
 
 use std::fmt;
 use std::io;
 
 use crate::BlockDevice;
 
-/// A format that is recognised and not read here.
+/// A recognized format that is not read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What people call it, with its article.
+    /// Common name with article.
     pub name: &'static str,
-    /// What leads to a raw image, or to its files.
+    /// How to get a raw image or the files.
     pub remedy: &'static str,
-    /// What serves it as a raw image.
+    /// Program that serves it as a raw image.
     pub engine: Option<Engine>,
 }
 
-/// A program that reads a format and serves what is in it over NBD.
+/// A program that serves a format over NBD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// qemu-nbd, with its name of the format.
+    /// qemu-nbd, with its name for the format.
     QemuNbd(&'static str),
-    /// nbdkit, with the filter that unpacks the format.
+    /// nbdkit, with the filter for the format.
     Nbdkit(&'static str),
 }
 
@@ -37,14 +35,14 @@ impl fmt::Display for Format {
     }
 }
 
-/// A magic number: where, what, of which format.
+/// Offset, bytes, format.
 type Magic = (u64, &'static [u8], Format);
 
 const fn magic(at: u64, bytes: &'static [u8], name: &'static str, remedy: &'static str) -> Magic {
     (at, bytes, Format { name, remedy, engine: None })
 }
 
-/// A format of virtual machines, by the name that qemu-nbd has for it.
+/// A virtual disk, by its name for qemu-nbd.
 const fn disk(at: u64, bytes: &'static [u8], format: &'static str, name: &'static str) -> Magic {
     (at, bytes, Format { name, remedy: CONVERT, engine: Some(Engine::QemuNbd(format)) })
 }
@@ -63,7 +61,7 @@ const EWF: &str = "`ewfmount FILE DIR` (package ewf-tools) shows it as the raw i
 const LOOP: &str = "`mount -o loop,ro FILE DIR` as root reads it, or `7z x FILE`";
 const KERNEL: &str = "`mount -o loop,ro FILE DIR` as root reads it";
 
-/// In this order: an ISO image may begin as anything.
+/// In this order: any bytes may precede an ISO 9660 header.
 const MAGICS: &[Magic] = &[
     disk(0, b"QFI\xfb", "qcow2", "a qcow2 disk image"),
     disk(0, b"KDMV", "vmdk", "a VMDK disk image"),
@@ -122,7 +120,6 @@ const MAGICS: &[Magic] = &[
 
 const LVM: &str = "`losetup -f --show FILE` and `vgchange -ay` as root show its volumes as /dev/GROUP/VOLUME";
 
-/// The format of what begins at `start`, if it is one of those that are known.
 pub(crate) fn recognise(device: &dyn BlockDevice, start: u64) -> io::Result<Option<Format>> {
     for &(at, bytes, format) in MAGICS {
         let mut found = vec![0; bytes.len()];

@@ -1,8 +1,7 @@
-//! Block devices: files, memory, parts of other devices, and devices with faults for tests.
+//! Block devices: files, memory, slices, and test devices.
 //!
-//! All crates above read and write through [`BlockDevice`]: positioned access by many threads at
-//! once, and [`submit`](BlockDevice::submit) for many reads in flight. A device has no position and
-//! no cache.
+//! [`BlockDevice`] has positioned access by many threads, and [`submit`](BlockDevice::submit) for
+//! reads in flight. A device has no position and no cache.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -26,8 +25,8 @@
 //! ```
 //!
 //! # Features
-//! Both are on by default. `io-uring`: submitted reads of files through io_uring on 64-bit Linux,
-//! by threads without. `partitions`: MBR and GPT.
+//! Default: `io-uring` (submitted reads through io_uring on 64-bit Linux, else threads) and
+//! `partitions` (MBR and GPT).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -86,26 +85,26 @@ pub use slice::Slice;
 pub use slow::SlowDevice;
 pub use table::partitions;
 
-/// A device of bytes with positioned access by many threads at once.
+/// A byte device with positioned access by many threads.
 ///
-/// Offsets and lengths are in bytes. Reads and writes are complete or fail. An access past
-/// [`size`](BlockDevice::size) fails with [`io::ErrorKind::UnexpectedEof`], see [`check_range`].
+/// Offsets and lengths are in bytes. An access is complete or fails; past
+/// [`size`](BlockDevice::size) with [`io::ErrorKind::UnexpectedEof`] ([`check_range`]).
 pub trait BlockDevice: Send + Sync + 'static {
-    /// Length of the device in bytes. Constant while the device is open.
+    /// Length in bytes; constant while open.
     fn size(&self) -> u64;
 
-    /// Fills `buf` from the bytes at `offset`.
+    /// Fills `buf` from `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
     /// Writes `buf` at `offset`.
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
 
-    /// Returns when every write that returned before is on stable storage.
+    /// Returns when all writes that have returned are durable.
     fn flush(&self) -> io::Result<()>;
 
-    /// Fills `bufs` in order from the bytes at `offset`, in one request where the device can.
+    /// Fills `bufs` from `offset`, in one request where possible.
     ///
-    /// The slices in `bufs` may point elsewhere afterwards.
+    /// Afterwards the slices in `bufs` may point elsewhere.
     fn read_vectored_at(&self, mut offset: u64, bufs: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         check_range(offset, total_len(bufs.iter().map(|buf| buf.len()))?, self.size())?;
         for buf in bufs {
@@ -115,7 +114,7 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Writes `bufs` in order at `offset`, in one request where the device can.
+    /// Writes `bufs` at `offset`, in one request where possible.
     fn write_vectored_at(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         check_range(offset, total_len(bufs.iter().map(|buf| buf.len()))?, self.size())?;
         for buf in bufs {
@@ -125,25 +124,22 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
 
-    /// As [`write_vectored_at`](BlockDevice::write_vectored_at), for large data that is not read
-    /// again soon: where the device can, it starts writeback at once and keeps no copy in memory.
-    /// Durable only after [`flush`](BlockDevice::flush).
+    /// As [`write_vectored_at`](BlockDevice::write_vectored_at), for data not read soon: starts
+    /// writeback and caches nothing where possible. Durable after [`flush`](BlockDevice::flush).
     fn write_out_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> io::Result<()> {
         self.write_vectored_at(offset, bufs)
     }
 
-    /// Allocates space for `len` bytes at `offset` where the medium has none, as in a sparse file,
-    /// so that later writes only write data. The content does not change. No thread may write there
-    /// meanwhile. A device that cannot tell does nothing.
+    /// Allocates space for `len` bytes at `offset`, so that later writes change no metadata. Keeps
+    /// the content. Must not run beside writes there. A hint.
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())
     }
 
-    /// Gives the space of `len` bytes at `offset` back to the medium. Their content is unspecified
-    /// until written again.
+    /// Frees the space of `len` bytes at `offset`. The content is unspecified until written.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Unsupported`] where the medium takes nothing back.
+    /// [`io::ErrorKind::Unsupported`].
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())?;
         Err(io::ErrorKind::Unsupported.into())
@@ -160,28 +156,27 @@ pub trait BlockDevice: Send + Sync + 'static {
         None
     }
 
-    /// Starts filling `buf` from the bytes at `offset`, and calls `done` with the buffer or the
-    /// error.
+    /// Starts to fill `buf` from `offset`; `done` gets it or the error.
     ///
-    /// Reads start in the order of submission and end in any order. `done` is called once, by any
-    /// thread, perhaps before this returns: it must be short. A read that has not started when the
-    /// device is dropped ends with an error. The default makes the read here.
+    /// Reads start in order and end in any order. `done` is called once, by any thread, perhaps
+    /// before this returns: keep it short. Dropping the device fails reads that have not started.
+    /// The default reads here.
     fn submit(self: Arc<Self>, offset: u64, mut buf: Vec<u8>, done: Done) {
         let read = self.read_at(offset, &mut buf);
         done(read.map(|()| buf));
     }
 }
 
-/// What a device has fetched over a network.
+/// Transfers over a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfers {
-    /// Requests to the server, with those that were sent again.
+    /// Requests, with repeated ones.
     pub requests: u64,
-    /// Bytes that came.
+    /// Bytes received.
     pub fetched_bytes: u64,
-    /// Bytes that came from a cache on disk instead.
+    /// Bytes from a disk cache instead.
     pub cached_bytes: u64,
-    /// Those of both that were read, in units of the device.
+    /// Bytes of both that were read, in units of the device.
     pub used_bytes: u64,
     /// Reads for which a thread waited, because the bytes were not here.
     pub waits: u64,
@@ -191,13 +186,13 @@ pub struct Transfers {
     pub ahead: u64,
 }
 
-/// Called when a read has ended, see [`BlockDevice::submit`].
+/// Callback of a finished read, see [`BlockDevice::submit`].
 pub type Done = Box<dyn FnOnce(io::Result<Vec<u8>>) + Send>;
 
-/// Checks that `len` bytes at `offset` are within the `size` of a device.
+/// Checks that a range is within `size`.
 ///
 /// # Errors
-/// [`io::ErrorKind::UnexpectedEof`] with the three numbers.
+/// [`io::ErrorKind::UnexpectedEof`] with the numbers.
 pub fn check_range(offset: u64, len: u64, size: u64) -> io::Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(()),
@@ -217,7 +212,7 @@ fn total_len(lens: impl Iterator<Item = usize>) -> io::Result<u64> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^64 bytes in one request"))
 }
 
-// The example on the crate's page compiles and runs.
+// Tests the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,21 +1,21 @@
-//! Partitions as tables describe them.
+//! Partitions in tables.
 
 use std::fmt;
 
 use crate::Format;
 
-/// A partition, as its table describes it.
+/// A partition in its table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// The system's number: 1 for `sda1`. Logical partitions start at 5.
+    /// As in `sda1`; logical partitions start at 5.
     pub number: u32,
-    /// First byte on the device.
+    /// Start in bytes.
     pub start: u64,
-    /// Length in bytes, which may exceed the device.
+    /// Length in bytes; may exceed the device.
     pub len: u64,
     /// `0x83` in an MBR, the type GUID in a GPT.
     pub kind: String,
-    /// The label in a GPT; else empty.
+    /// GPT label or empty.
     pub name: String,
 }
 
@@ -30,8 +30,7 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Partitions in an error message, one per line, with the format of what they hold where it is
-/// recognised.
+/// Partitions in an error message, one per line, with recognized formats.
 #[derive(Debug)]
 pub struct Listing(pub Vec<(Partition, Option<Format>)>);
 

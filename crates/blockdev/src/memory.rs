@@ -1,5 +1,3 @@
-//! A device in memory.
-
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -23,12 +21,12 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device of `size` zero bytes.
+    /// `size` zero bytes.
     pub fn new(size: usize) -> Self {
         Self::from(vec![0; size])
     }
 
-    /// A copy of all bytes.
+    /// Copies the content.
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -48,7 +46,7 @@ impl BlockDevice for MemoryDevice {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         check_range(offset, buf.len() as u64, self.size)?;
-        // Within the length of a Vec.
+        // At most the length of a Vec.
         let start = offset as usize;
         let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
         buf.copy_from_slice(&bytes[start..start + buf.len()]);

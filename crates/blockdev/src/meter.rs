@@ -1,6 +1,6 @@
 //! Request counts of a device.
 //!
-//! All counts are relaxed atomics, two per request: they are statistics only.
+//! Two relaxed atomics per request: statistics only.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{BlockDevice, Done, Transfers, total_len};
 
-/// Number of size classes in [`DeviceCounts`].
+/// Size classes of [`DeviceCounts`].
 pub const SIZE_CLASSES: usize = 13;
 
 /// Requests of a device. A vectored request counts once.
@@ -27,8 +27,7 @@ pub struct DeviceCounts {
 }
 
 impl DeviceCounts {
-    /// Largest request of a class in bytes: 512, 1024, … 1 MiB. `None` for the last class, which
-    /// has no limit.
+    /// Largest request of a class in bytes: 512, 1024, … 1 MiB. `None`: no limit (last class).
     pub fn class_limit(class: usize) -> Option<u64> {
         (class + 1 < SIZE_CLASSES).then(|| 512 << class)
     }
@@ -70,7 +69,7 @@ impl Counters {
     }
 }
 
-/// A device that counts requests, failed ones included, and passes them on.
+/// Counts requests, failed ones included, and passes them on.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -90,12 +89,12 @@ pub struct MeteredDevice {
 }
 
 impl MeteredDevice {
-    /// Counts the requests to `device` from now on.
+    /// Counts from now on.
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         MeteredDevice { device, counters: Counters::default() }
     }
 
-    /// The counts so far. A request in flight may be in one count and not yet in another.
+    /// Counts so far. A request in flight may be in some of them.
     pub fn counts(&self) -> DeviceCounts {
         let load =
             |counters: &[AtomicU64; SIZE_CLASSES]| counters.each_ref().map(|count| count.load(Relaxed));

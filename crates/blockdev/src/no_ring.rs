@@ -1,4 +1,4 @@
-//! Stands in for io_uring on other systems and under loom, which its library does not support.
+//! Replaces io_uring on other systems and under loom.
 
 use std::fs::File;
 use std::io;

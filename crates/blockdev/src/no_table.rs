@@ -1,12 +1,12 @@
-//! Stands in for partition tables without the feature `partitions`.
+//! Replaces partition tables without the feature `partitions`.
 
 use crate::listing::Partition;
 use crate::{BlockDevice, Error};
 
-/// Empty for a device without a boot record; this build cannot read one.
+/// Empty for a device without boot record.
 ///
 /// # Errors
-/// [`Error::NoTables`] for a device with a boot record, and [`Error::Read`].
+/// [`Error::NoTables`] with a boot record; [`Error::Read`].
 pub fn partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     let mut mark = [0; 2];
     if device.size() >= 512 {
@@ -15,7 +15,7 @@ pub fn partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     if mark == [0x55, 0xAA] { Err(Error::NoTables) } else { Ok(Vec::new()) }
 }
 
-/// Fails: this build writes no partition tables.
+/// Not in this build.
 ///
 /// # Errors
 /// [`Error::NotAppended`].

@@ -1,4 +1,4 @@
-//! Which part of a device holds the file system.
+//! Finds the part of a device that holds the file system.
 
 use std::sync::Arc;
 
@@ -7,25 +7,24 @@ use crate::listing::{Listing, Partition};
 use crate::table::partitions;
 use crate::{BlockDevice, Error, Format, Slice};
 
-/// Which part of a device holds the file system.
+/// Choice of a part of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The whole device where it begins with an ext file system, else its only ext partition.
+    /// The device if it starts with an ext file system, else its only ext partition.
     #[default]
     Auto,
-    /// The partition of this number.
+    /// A partition by number.
     Partition(u32),
-    /// From this byte to the end of the device.
+    /// From this byte to the end.
     Offset(u64),
 }
 
-/// Opens the part of `device` that `choice` means.
+/// Opens the chosen part.
 ///
 /// # Errors
-/// [`Error::Foreign`] where the choice holds another format that is recognised; [`Error::NoExt`],
-/// [`Error::SeveralExt`] or [`Error::NoSuchPartition`], with the partitions found, where the choice
-/// is not unique; [`Error::OutOfRange`] for a start past the device's end; and those of
-/// [`partitions`].
+/// [`Error::Foreign`]: another known format. [`Error::NoExt`], [`Error::SeveralExt`] or
+/// [`Error::NoSuchPartition`], with the partitions: the choice is not unique.
+/// [`Error::OutOfRange`]: it starts past the end. Also those of [`partitions`].
 pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Error> {
     let size = device.size();
     match choice {
@@ -59,7 +58,7 @@ pub fn locate(device: Arc<dyn BlockDevice>, choice: Choice) -> Result<Slice, Err
     }
 }
 
-/// Opens a partition, whatever it holds.
+/// Opens a partition with any content.
 ///
 /// # Errors
 /// [`Error::NoSuchPartition`], and those of [`partitions`].
@@ -71,10 +70,9 @@ pub fn open_partition(device: Arc<dyn BlockDevice>, number: u32) -> Result<Slice
     }
 }
 
-/// What [`content`] calls a partition table.
 pub(crate) const TABLE: &str = "a partition table";
 
-/// What a device holds that a new file system would destroy; `None` where nothing is recognised.
+/// Content that a new file system would destroy, if recognized.
 ///
 /// # Errors
 /// [`Error::Read`].
@@ -85,11 +83,10 @@ pub fn content(device: &dyn BlockDevice) -> Result<Option<&'static str>, Error> 
     if let Some(format) = recognise(device, 0).map_err(Error::Read)? {
         return Ok(Some(format.name));
     }
-    // A damaged table is one, too.
+    // Including a damaged table.
     Ok(partitions(device).map_or(true, |found| !found.is_empty()).then_some(TABLE))
 }
 
-/// Partitions with the format of what they hold.
 fn listing(device: &dyn BlockDevice, partitions: Vec<Partition>) -> Result<Listing, Error> {
     let with_format = |partition: Partition| match is_ext(device, partition.start)? {
         true => Ok((partition, None)),
@@ -98,7 +95,7 @@ fn listing(device: &dyn BlockDevice, partitions: Vec<Partition>) -> Result<Listi
     partitions.into_iter().map(with_format).collect::<Result<_, _>>().map(Listing)
 }
 
-/// The known format, other than ext, that begins at byte `start`.
+/// The format at byte `start`, if known and not ext.
 ///
 /// # Errors
 /// [`Error::Read`].
@@ -109,20 +106,19 @@ pub fn foreign(device: &dyn BlockDevice, start: u64) -> Result<Option<Format>, E
     recognise(device, start).map_err(Error::Read)
 }
 
-/// Fails where what begins at `start` is of a known format and no ext file system.
+/// Fails for a known format other than ext.
 fn refuse_foreign(device: &dyn BlockDevice, start: u64) -> Result<(), Error> {
     foreign(device, start)?.map_or(Ok(()), |format| Err(Error::Foreign { format }))
 }
 
-/// Opens a partition up to the end of the device: an image may be cut short.
+/// Up to the end of the device: images may be truncated.
 fn open(device: Arc<dyn BlockDevice>, partition: &Partition) -> Result<Slice, Error> {
     let there = device.size().saturating_sub(partition.start);
     Slice::new(device, partition.start, partition.len.min(there))
 }
 
-/// Whether a file system at `start` would have an ext2, ext3 or ext4 superblock.
 fn is_ext(device: &dyn BlockDevice, start: u64) -> Result<bool, Error> {
-    /// `s_magic`, at 0x38 of the superblock, which is at 1024 of the file system.
+    /// `s_magic`, at 0x38 of the superblock.
     const MAGIC_AT: u64 = 1024 + 0x38;
     let mut magic = [0; 2];
     match start.checked_add(MAGIC_AT) {

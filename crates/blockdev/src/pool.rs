@@ -1,7 +1,7 @@
-//! Threads for submitted reads of devices that only have blocking reads.
+//! Threads that make submitted reads for blocking devices.
 //!
-//! `state` (one mutex, a leaf) protects the jobs that no thread has taken and the thread counts. No
-//! read is made and no callback runs under it.
+//! `state` (a leaf mutex) protects queued jobs and thread counts. Reads and callbacks run without
+//! it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +10,9 @@ use std::thread::{self, JoinHandle};
 
 use crate::Done;
 
-/// The blocking read that the threads make.
 pub(crate) type ReadAt = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
 
-/// Threads that make blocking reads. They start on demand and end with the pool.
+/// Threads start on demand and end with the pool.
 pub(crate) struct ReaderPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -21,7 +20,7 @@ pub(crate) struct ReaderPool {
 
 struct Shared {
     read: Box<ReadAt>,
-    /// Most threads.
+    /// Thread limit.
     most: usize,
     state: Mutex<State>,
     work: Condvar,
@@ -30,20 +29,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Threads that wait for a job.
     idle: usize,
     threads: usize,
     closed: bool,
 }
 
-/// A queued read.
 pub(crate) struct Job {
     pub(crate) offset: u64,
     pub(crate) buf: Vec<u8>,
     pub(crate) done: Done,
 }
 
-/// More threads gain nothing on the devices of a pool.
+/// More threads gain nothing.
 pub(crate) const MAX_READERS: usize = 32;
 
 impl ReaderPool {
@@ -51,20 +48,20 @@ impl ReaderPool {
         ReaderPool::with_readers(MAX_READERS, read)
     }
 
-    /// A pool of at most so many threads, and at least one.
+    /// At most `most` threads, at least one.
     pub(crate) fn with_readers(most: usize, read: Box<ReadAt>) -> Self {
         let shared = Shared { read, most: most.max(1), state: Mutex::default(), work: Condvar::new() };
         ReaderPool { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
-    /// Queues a read, and starts a thread if no thread is idle.
+    /// Starts a thread if none is idle.
     ///
-    /// Makes the read here if there is no thread and none can be started.
+    /// Reads here if no thread can start.
     pub(crate) fn submit(&self, job: Job) {
         let mut state = self.shared.lock();
         state.jobs.push_back(job);
         if state.jobs.len() <= state.idle || state.threads == self.shared.most {
-            // A wake-up is a system call: save it without a waiter.
+            // Saves a system call without waiters.
             let is_awaited = state.idle > 0;
             drop(state);
             if is_awaited {
@@ -136,9 +133,9 @@ impl Drop for ReaderPool {
         }
         let me = thread::current().id();
         for thread in self.lock_threads().drain(..) {
-            // A callback may drop the last reference to the device: that thread cannot join itself.
+            // A callback may drop the last reference to the device; a thread cannot join itself.
             if thread.thread().id() != me {
-                // A panic of a thread leaves nothing to clean up.
+                // A panicked thread leaves nothing to clean up.
                 let _ = thread.join();
             }
         }
@@ -154,7 +151,7 @@ mod tests {
 
     #[test]
     fn as_many_reads_are_in_flight_as_there_may_be_threads() {
-        // No read ends before so many have started.
+        // All reads start before one ends.
         let barrier = Barrier::new(MAX_READERS);
         let pool = ReaderPool::new(Box::new(move |offset, buf| {
             barrier.wait();

@@ -1,43 +1,40 @@
-//! A device in memory that records writes and flushes, to cut the power at any moment afterwards.
+//! Records writes and flushes in memory, to simulate power cuts.
 //!
-//! After a power cut everything before the last flush is on the device. Of the writes since, each
-//! 512-byte sector has arrived or not, independently: a disk's cache writes back in any order. A
-//! sector with several such writes holds any of them, or the old content. Sectors are atomic.
+//! After a power cut everything before the last flush is durable. Each 512-byte sector written
+//! since is old or new, independently: disk caches write in any order. A sector with several such
+//! writes holds any of them or the old content. Sectors are atomic.
 //!
-//! A test runs its load once on a [`RecordingDevice`], takes the [`Recording`], and inspects any
-//! number of cuts. A cut is a number of steps and a choice of [the writes in flight that
-//! survive](Survivors).
+//! A test runs once on a [`RecordingDevice`] and inspects any number of cuts of the [`Recording`].
+//! A cut is a number of steps and a choice of [surviving writes](Survivors).
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{BlockDevice, MemoryDevice, check_range};
 
-/// Allocation unit in bytes: a unit of zeros may be a hole.
+/// A zero unit may be a hole.
 const HOLE: usize = 4096;
 
-/// Unit that a disk writes atomically, in bytes.
+/// Atomic unit of a disk, in bytes.
 pub const SECTOR: u64 = 512;
 
 /// A recorded operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// These bytes were written.
+    /// A write.
     Write {
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: u64,
-        /// What.
+        /// Content.
         data: Vec<u8>,
     },
-    /// All earlier writes are on stable storage.
+    /// Makes earlier writes durable.
     Flush,
 }
 
-/// A device in memory that records every write with its bytes, and every flush. Each part of a
-/// vectored write is a step.
+/// Records writes with their bytes, and flushes. Each part of a vectored write is a step.
 ///
-/// The order of steps agrees with every caller: a write that returned before a flush started
-/// precedes it.
+/// If a write returns before a flush starts, its step comes first.
 ///
 /// ```
 /// use dentree_blockdev::{BlockDevice, RecordingDevice, Survivors};
@@ -61,27 +58,27 @@ pub enum Step {
 pub struct RecordingDevice {
     base: Vec<u8>,
     now: MemoryDevice,
-    /// Held while `now` is written, so that steps are in the order of their effects.
+    /// Held while `now` changes: steps are in order of effect.
     steps: Mutex<Vec<Step>>,
 }
 
 impl RecordingDevice {
-    /// A device that holds `base`, all of it on stable storage.
+    /// Starts with `base`, durable.
     pub fn new(base: Vec<u8>) -> Self {
         RecordingDevice { now: MemoryDevice::from(base.clone()), base, steps: Mutex::default() }
     }
 
-    /// Number of steps so far. What was acknowledged before must survive every later cut.
+    /// Steps so far. Acknowledged changes must survive later cuts.
     pub fn position(&self) -> usize {
         self.steps().len()
     }
 
-    /// A copy of the current content.
+    /// Copies the content.
     pub fn to_vec(&self) -> Vec<u8> {
         self.now.to_vec()
     }
 
-    /// The recording up to now.
+    /// All steps so far.
     pub fn recording(&self) -> Recording {
         Recording { base: self.base.clone(), steps: self.steps().clone() }
     }
@@ -112,16 +109,15 @@ impl BlockDevice for RecordingDevice {
         Ok(())
     }
 
-    /// Overwrites discarded bytes, so that a cut shows any use of them.
+    /// Overwrites the bytes, so that a cut reveals their use.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())?;
         self.write_at(offset, &vec![0xDD; len as usize])
     }
 
-    /// Writes zeros to possible holes, as into a sparse file.
+    /// Writes zeros, as a sparse file would.
     fn fill_holes(&self, offset: u64, len: u64) -> io::Result<()> {
         check_range(offset, len, self.size())?;
-        // Within the length of a Vec.
         let mut bytes = vec![0; len as usize];
         self.read_at(offset, &mut bytes)?;
         let is_hole = |piece: &&[u8]| piece.iter().all(|byte| *byte == 0);
@@ -138,28 +134,27 @@ impl BlockDevice for RecordingDevice {
     }
 }
 
-/// Which sectors of the writes in flight survive. Chosen by a seed, so that a failing cut can be
-/// repeated.
+/// Surviving writes in flight, chosen by a seed to be reproducible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survivors {
     /// None.
     None,
-    /// All: the program stopped, the power stayed.
+    /// All: the program stopped, the power stayed on.
     All,
-    /// Half of the writes, each whole or not at all.
+    /// Half of the writes, each whole.
     Writes {
-        /// Seed of the choice.
+        /// Seed.
         seed: u64,
     },
-    /// Half of the sectors: writes are torn.
+    /// Half of the sectors: torn writes.
     Sectors {
-        /// Seed of the choice.
+        /// Seed.
         seed: u64,
     },
 }
 
 impl Survivors {
-    /// Whether a sector of a step survives; sectors count from the start of the device.
+    /// Whether a sector of a step survives; sectors are absolute.
     pub fn has(self, step: usize, sector: u64) -> bool {
         match self {
             Survivors::None => false,
@@ -170,7 +165,7 @@ impl Survivors {
     }
 }
 
-/// A coin that depends on the numbers alone (the finaliser of SplitMix64 after each).
+/// Hashes the numbers with SplitMix64's finalizer.
 fn coin(seed: u64, step: u64, sector: u64) -> bool {
     let mixed = [step, sector].iter().fold(mix(seed), |state, &number| mix(state ^ number));
     mixed & 1 == 1
@@ -183,7 +178,7 @@ fn mix(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-/// The operations on a [`RecordingDevice`], and its content before.
+/// Steps of a [`RecordingDevice`], and the content before.
 #[derive(Clone, Debug)]
 pub struct Recording {
     base: Vec<u8>,
@@ -191,12 +186,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Every step, in order.
+    /// Steps in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The cuts before and after each flush, and at the end: the ones that differ most.
+    /// Cuts around each flush and at the end.
     pub fn flush_boundaries(&self) -> Vec<usize> {
         let flushes = (0..self.steps.len()).filter(|&step| self.steps[step] == Step::Flush);
         let mut cuts: Vec<usize> = flushes.flat_map(|step| [step, step + 1]).collect();
@@ -205,30 +200,28 @@ impl Recording {
         cuts
     }
 
-    /// Makes images of cuts, fastest in ascending order.
+    /// Generates images, fastest in ascending order.
     pub fn replay(&self) -> Replay<'_> {
         Replay { recording: self, durable: self.base.clone(), done: 0 }
     }
 }
 
-/// Makes the images that cuts of a [`Recording`] leave.
+/// Images after cuts of a [`Recording`].
 pub struct Replay<'a> {
     recording: &'a Recording,
-    /// The base after the first `done` steps, which are none or end with a flush.
+    /// Base after `done` steps, the last of them a flush.
     durable: Vec<u8>,
     done: usize,
 }
 
 impl Replay<'_> {
-    /// The content after a power cut behind the first `cut` steps, with `survivors` of the writes
-    /// in flight. Later cuts than the last step are cuts at the end.
+    /// Content after a cut behind `cut` steps; larger numbers mean the end.
     pub fn image(&mut self, cut: usize, survivors: Survivors) -> Vec<u8> {
         self.image_where(cut, |step, sector| survivors.has(step, sector))
     }
 
-    /// As [`image`](Self::image) with a choice of the caller's: `survives` gets the index in
-    /// [`Recording::steps`] of each step in flight and each of its sectors, counted from the start
-    /// of the device.
+    /// As [`image`](Self::image); `survives` gets the index in [`Recording::steps`] and the
+    /// absolute sector.
     pub fn image_where(&mut self, cut: usize, mut survives: impl FnMut(usize, u64) -> bool) -> Vec<u8> {
         let cut = cut.min(self.recording.steps.len());
         self.seek(cut);
@@ -239,14 +232,13 @@ impl Replay<'_> {
         image
     }
 
-    /// Number of writes in flight at `cut`; with n of them there are 2^n outcomes of whole writes.
+    /// Writes in flight at `cut`: n of them have 2^n outcomes of whole writes.
     pub fn in_flight(&mut self, cut: usize) -> usize {
         let cut = cut.min(self.recording.steps.len());
         self.seek(cut);
         cut - self.done
     }
 
-    /// Applies the steps that the last flush before `cut` made durable.
     fn seek(&mut self, cut: usize) {
         let steps = &self.recording.steps;
         let durable = steps[..cut].iter().rposition(|step| *step == Step::Flush).map_or(0, |flush| flush + 1);
@@ -261,7 +253,6 @@ impl Replay<'_> {
     }
 }
 
-/// Writes the sectors of a step that survive.
 fn apply(image: &mut [u8], step: &Step, mut survives: impl FnMut(u64) -> bool) {
     let Step::Write { offset, data } = step else { return };
     let (mut at, mut rest) = (*offset, data.as_slice());
@@ -280,8 +271,7 @@ fn apply(image: &mut [u8], step: &Step, mut survives: impl FnMut(u64) -> bool) {
 mod tests {
     use super::*;
 
-    /// Two sectors of ones, flushed; then three of twos over the second and on; then a three in the
-    /// last.
+    /// Two sectors of 1, flushed; three of 2 from the second; the last becomes 3.
     fn recorded() -> Recording {
         let device = RecordingDevice::new(vec![0; 2048]);
         device.write_at(0, &[1; 1024]).unwrap();
@@ -304,7 +294,7 @@ mod tests {
         for cut in 2..=4 {
             assert_eq!(sectors(&replay.image(cut, Survivors::None)), [1, 1, 0, 0]);
         }
-        // Backwards, too.
+        // Backwards.
         assert_eq!(sectors(&replay.image(1, Survivors::All)), [1, 1, 0, 0]);
         assert_eq!(sectors(&replay.image(0, Survivors::All)), [0, 0, 0, 0]);
     }

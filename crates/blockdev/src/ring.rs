@@ -1,29 +1,27 @@
 //! Submitted reads through io_uring.
 //!
-//! One thread owns the ring. It takes jobs from a queue, submits up to [`DEPTH`] of them to the
-//! kernel, and sleeps there until a read ends or a job is queued.
+//! One thread owns the ring. It takes queued jobs, keeps up to [`DEPTH`] in the kernel, and sleeps
+//! until a read ends or a job is queued.
 //!
-//! `queue` (one mutex, a leaf) protects the jobs that the thread has not taken, whether it sleeps,
-//! and how the ring ends. The ring and the reads in flight belong to the thread. No system call and
-//! no callback runs under the mutex.
+//! `queue` (a leaf mutex) protects queued jobs, the sleep flag and the state of shutdown. The
+//! thread owns ring and reads in flight. System calls and callbacks run without the mutex.
 //!
 //! # Guarantees
-//! - *No lost wake-up.* The thread announces its sleep under the lock, and a submitter checks it
-//!   under the lock. A job queued before the announcement is taken; a later one wakes the thread
-//!   through an eventfd that stays readable.
-//! - *Each job completes once.* A job is queued, in the kernel, or complete. When the device is
-//!   dropped, the thread waits for the kernel's reads, fails the queued ones, and ends.
+//! - *No lost wake-up.* Thread and submitter set and check the sleep flag under the lock. A job
+//!   queued before the flag is taken; a later one wakes the thread through an eventfd.
+//! - *Each job completes once.* It is queued, in the kernel, or complete. When the device is
+//!   dropped, the thread waits for the kernel, fails queued jobs, and ends.
 //!
 //! # Performance
-//! Random uncached reads of 4 KiB on a busy machine with two processors: the same rate as threads,
-//! for a third to a half less CPU time (5.9 µs a read against 9.0 with 128 in flight, 13 against 28
-//! with 8). A read that is waited for at once is cheaper without a queue: 25 µs against 45. `cargo
-//! bench -p dentree-blockdev --bench queue_depth`.
+//! Random uncached 4 KiB reads, two busy processors: the rate of threads at a half to two thirds of
+//! their CPU time (5.9 µs a read against 9.0 at depth 128, 13 against 28 at 8). A single
+//! synchronous read is cheaper without a queue: 25 µs against 45. `cargo bench -p dentree-blockdev
+//! --bench queue_depth`.
 //!
 //! # Known limits
-//! Reads go through the page cache; file and buffers are not registered with the ring. Direct reads
-//! save up to 3 µs and cost the next process a device read. Registration saves 0.4 µs at best, and
-//! compio-driver has no safe call for it: `docs/BENCHMARKS.md`, "Reads that are not waited for".
+//! Reads use the page cache; file and buffers are not registered. O_DIRECT saves up to 3 µs and
+//! costs the next process a device read. Registration saves at most 0.4 µs and needs unsafe code:
+//! `docs/BENCHMARKS.md`, "Reads that are not waited for".
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -40,12 +38,12 @@ use compio_driver::{Key, Proactor, PushEntry};
 
 use crate::pool::Job;
 
-/// Most reads in the kernel at a time; the queue of a disk is rarely longer.
+/// Most reads in the kernel; disk queues are rarely longer.
 const DEPTH: usize = 128;
 
 type Op = ReadAt<Slice<Vec<u8>>, Arc<File>>;
 
-/// A ring and its thread, which ends with it.
+/// Owns its thread.
 pub(crate) struct Ring {
     shared: Arc<Shared>,
     waker: Waker,
@@ -71,10 +69,10 @@ impl Queue {
 }
 
 impl Ring {
-    /// A ring that reads `file`.
+    /// Reads from `file`.
     ///
     /// # Errors
-    /// Where the kernel has no io_uring, or refuses it to this process: containers often do.
+    /// The kernel has no io_uring or refuses it, as in many containers.
     pub(crate) fn new(file: Arc<File>) -> io::Result<Ring> {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(1);
@@ -95,7 +93,7 @@ impl Ring {
         Ok(Ring { shared, waker, thread: Some(thread) })
     }
 
-    /// Queues a read. Returns it if the ring has failed.
+    /// Returns the job if the ring has failed.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.shared.lock();
         if queue.is_closed {
@@ -115,11 +113,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.waker.wake_by_ref();
-        // A callback may drop the last reference to the device: the thread cannot join itself.
+        // A callback may drop the last reference to the device; a thread cannot join itself.
         if let Some(thread) =
             self.thread.take().filter(|thread| thread.thread().id() != thread::current().id())
         {
-            // A panic of the thread leaves nothing to clean up.
+            // A panicked thread leaves nothing to clean up.
             let _ = thread.join();
         }
     }
@@ -131,7 +129,6 @@ impl Shared {
     }
 }
 
-/// State of the thread.
 struct Driver {
     shared: Arc<Shared>,
     ring: Proactor,
@@ -139,7 +136,7 @@ struct Driver {
     flying: Vec<Flight>,
 }
 
-/// A read in the kernel; `filled` bytes of its buffer were read before.
+/// A read in the kernel; `filled` bytes came earlier.
 struct Flight {
     key: Key<Op>,
     job: Job,
@@ -156,7 +153,7 @@ impl Driver {
                 let buf = std::mem::take(&mut job.buf);
                 self.push(job, buf, 0);
             }
-            // Some completed at once.
+            // Some may complete at once.
             if self.flying.len() < DEPTH && self.shared.lock().has_work() {
                 continue;
             }
@@ -171,7 +168,7 @@ impl Driver {
         }
     }
 
-    /// The jobs to submit now; none puts the thread to sleep. `None`: the ring ends.
+    /// Jobs to submit; sleeps if there are none. `None`: the ring ends.
     fn take(&self) -> Option<Vec<Job>> {
         let mut queue = self.shared.lock();
         if queue.is_closed {
@@ -184,7 +181,7 @@ impl Driver {
         Some(jobs)
     }
 
-    /// Submits a read of the bytes of a job that are missing.
+    /// Submits the missing part of a job.
     fn push(&mut self, job: Job, buf: Vec<u8>, filled: usize) {
         let len = buf.len();
         let offset = job.offset + filled as u64;
@@ -195,7 +192,6 @@ impl Driver {
         }
     }
 
-    /// Completes the reads that have ended.
     fn land(&mut self) {
         let mut ended = Vec::new();
         for Flight { key, job, len, filled } in std::mem::take(&mut self.flying) {
@@ -209,7 +205,7 @@ impl Driver {
         }
     }
 
-    /// Completes a job, or continues it after a short read.
+    /// Continues after a short read.
     fn end(&mut self, job: Job, filled: usize, BufResult(read, op): BufResult<usize, Op>) {
         let buf = op.into_inner().into_inner();
         match read {
@@ -219,21 +215,21 @@ impl Driver {
         }
     }
 
-    /// Makes a read here that the ring failed to make, and completes it. The kernel may lack a
-    /// thread or memory, or have cancelled the read; errors of the file itself show here.
+    /// Repeats a failed read here, and completes it: the kernel may lack memory or have cancelled
+    /// it. Errors of the file show again.
     fn read_again(&self, job: Job, mut buf: Vec<u8>) {
         let read = self.file.read_exact_at(&mut buf, job.offset);
         (job.done)(read.map(|()| buf));
     }
 
-    /// Gives up on a ring that the kernel no longer serves. Later reads go to threads.
+    /// After a failure of the kernel later reads go to threads.
     fn fail(&mut self) {
         let mut queue = self.shared.lock();
         queue.is_closed = true;
         let waiting = std::mem::take(&mut queue.jobs);
         drop(queue);
         for Flight { job, len, .. } in std::mem::take(&mut self.flying) {
-            // The kernel may keep the buffer of the read.
+            // The kernel may keep the old buffer.
             self.read_again(job, vec![0; len]);
         }
         for mut job in waiting {
@@ -243,7 +239,7 @@ impl Driver {
     }
 }
 
-/// Fails all jobs when the thread ends, also by a panic of a callback.
+/// Also after a panic of a callback.
 impl Drop for Driver {
     fn drop(&mut self) {
         let mut queue = self.shared.lock();

@@ -1,11 +1,9 @@
-//! A part of another device.
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use crate::{BlockDevice, Done, Error, check_range};
 
-/// A range of another device as a device: a partition, or a file system at an offset.
+/// A range of another device: a partition, or a file system at an offset.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,10 +24,10 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The `len` bytes of `device` from `start` on.
+    /// `len` bytes of `device` from `start`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] where the device ends before.
+    /// [`Error::OutOfRange`] past the end of the device.
     pub fn new(device: Arc<dyn BlockDevice>, start: u64, len: u64) -> Result<Self, Error> {
         match start.checked_add(len) {
             Some(end) if end <= device.size() => Ok(Slice { device, start, len }),
@@ -37,12 +35,12 @@ impl Slice {
         }
     }
 
-    /// Start of the slice in the device below, in bytes.
+    /// Start in the device below, in bytes.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The offset in the device below. No overflow: the slice's end has none.
+    /// Offset below. Cannot overflow, because the slice's end does not.
     fn below(&self, offset: u64, len: u64) -> io::Result<u64> {
         check_range(offset, len, self.len)?;
         Ok(self.start + offset)

@@ -1,5 +1,3 @@
-//! A device with latency.
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -8,11 +6,10 @@ use std::time::{Duration, Instant};
 use crate::pool::{Job, MAX_READERS, ReaderPool};
 use crate::{BlockDevice, Done};
 
-/// A device whose requests take at least a given time.
+/// Requests take at least a given time.
 ///
-/// Requests in flight wait in parallel: eight [submitted](BlockDevice::submit) reads take as long
-/// as one. At most [`DEPTH`](SlowDevice::DEPTH) of them are in flight, or [as many as
-/// given](SlowDevice::with_depth); others wait.
+/// [Submitted](BlockDevice::submit) reads wait in parallel, up to [`DEPTH`](SlowDevice::DEPTH) or
+/// [a given number](SlowDevice::with_depth).
 pub struct SlowDevice {
     device: Arc<dyn BlockDevice>,
     latency: Duration,
@@ -23,12 +20,12 @@ impl SlowDevice {
     /// Most submitted reads in flight.
     pub const DEPTH: usize = MAX_READERS;
 
-    /// `device` with at least `latency` for each read, write and flush.
+    /// Adds `latency` to each read, write and flush.
     pub fn new(device: Arc<dyn BlockDevice>, latency: Duration) -> Self {
         SlowDevice::with_depth(device, latency, SlowDevice::DEPTH)
     }
 
-    /// The same with at most `depth` submitted reads in flight, and at least one.
+    /// With at most `depth` submitted reads in flight, and at least one.
     pub fn with_depth(device: Arc<dyn BlockDevice>, latency: Duration, depth: usize) -> Self {
         let inner = Arc::clone(&device);
         let read = move |offset, buf: &mut [u8]| after(latency, || inner.read_at(offset, buf));

@@ -1,9 +1,8 @@
 //! Partition tables.
 //!
-//! The `gpt` crate checks records and checksums. This file bounds the work that a hostile table can
-//! cause, and follows chains of extended partitions. As Linux does, it accepts a GPT only under a
-//! protective MBR, numbers logical partitions from 5, and takes an MBR's sector as 512 bytes. It
-//! looks for a GPT at 512, then at 4096.
+//! The `gpt` crate checks records and checksums; this file bounds the work for hostile tables and
+//! follows extended partitions. As in Linux, a GPT needs a protective MBR, logical partitions start
+//! at 5, and MBR sectors have 512 bytes. GPT headers are expected at 512, then at 4096.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -16,13 +15,13 @@ use crate::{BlockDevice, Error};
 pub(crate) const SECTOR: u64 = 512;
 pub(crate) const PROTECTIVE: u8 = 0xEE;
 const EXTENDED: [u8; 3] = [0x05, 0x0F, 0x85];
-/// Linux's limit of partitions per disk. Bounds the work for a hostile chain or table.
+/// Linux's limit per disk; bounds the work.
 pub(crate) const MAX_PARTITIONS: usize = 256;
 
-/// The partitions of a device in the order of their tables; empty without a table.
+/// Partitions in table order; empty without a table.
 ///
 /// # Errors
-/// [`Error::PartitionTable`] for a damaged table, and [`Error::Read`].
+/// [`Error::PartitionTable`] for damage; [`Error::Read`].
 ///
 /// ```
 /// use dentree_blockdev::{MemoryDevice, partitions};
@@ -51,7 +50,7 @@ pub fn partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     Ok(found)
 }
 
-/// The four records of the boot record in a sector, if it has one.
+/// The records of a sector's boot record, if any.
 fn boot_record(device: &dyn BlockDevice, sector: u64) -> Result<Option<[PartRecord; 4]>, Error> {
     let offset = sector * SECTOR;
     if device.size() < offset + SECTOR {
@@ -70,7 +69,7 @@ fn boot_record(device: &dyn BlockDevice, sector: u64) -> Result<Option<[PartReco
     Ok(Some(records))
 }
 
-/// The partition that a record describes; its start counts from sector `base`.
+/// `start` counts from sector `base`.
 fn mbr_partition(record: &PartRecord, number: u32, base: u64) -> Option<Partition> {
     let used = record.os_type != 0 && record.lb_size != 0;
     (used && !EXTENDED.contains(&record.os_type)).then(|| Partition {
@@ -82,8 +81,8 @@ fn mbr_partition(record: &PartRecord, number: u32, base: u64) -> Option<Partitio
     })
 }
 
-/// Follows a chain of extended boot records. Each has one partition, relative to itself, and a
-/// link, relative to the first.
+/// Each extended boot record has a partition, relative to itself, and a link, relative to the first
+/// record.
 fn logical_partitions(device: &dyn BlockDevice, first: u64, found: &mut Vec<Partition>) -> Result<(), Error> {
     let mut number = found.iter().map(|partition| partition.number + 1).fold(5, u32::max);
     let mut seen = Vec::new();
@@ -95,7 +94,7 @@ fn logical_partitions(device: &dyn BlockDevice, first: u64, found: &mut Vec<Part
             return Err(Error::PartitionTable { table: "MBR", problem });
         }
         seen.push(sector);
-        // An extended partition may be empty.
+        // It may be empty.
         let Some(records) = boot_record(device, sector)? else { return Ok(()) };
         for record in &records {
             if let Some(partition) = mbr_partition(record, number, sector) {
@@ -111,13 +110,12 @@ fn logical_partitions(device: &dyn BlockDevice, first: u64, found: &mut Vec<Part
     Ok(())
 }
 
-/// Reads a GPT by its header, or by the backup header at the end of the device.
+/// By the header, or its backup at the end.
 fn gpt_partitions(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     let mut problem = "no GPT header under a protective MBR".to_owned();
     for (size, sector) in [(LogicalBlockSize::Lb512, 512), (LogicalBlockSize::Lb4096, 4096)] {
         let end = device.size() / sector * sector;
-        // The crate reads the header at the second sector of its input: start one sector before the
-        // backup.
+        // The crate reads the header from its input's second sector.
         for base in [0, end.saturating_sub(2 * sector)] {
             let mut view = View { device, base, position: 0 };
             match gpt::header::read_header_from_arbitrary_device(&mut view, size) {
@@ -138,7 +136,7 @@ fn gpt_entries(
     header: &gpt::header::Header,
     size: LogicalBlockSize,
 ) -> Result<Vec<Partition>, String> {
-    // The crate trusts the count, and supports entries of 128 bytes only.
+    // The crate trusts the count and supports only 128-byte entries.
     if header.part_size != 128 || header.num_parts as usize > MAX_PARTITIONS {
         return Err(format!("{} entries of {} bytes in the header", header.num_parts, header.part_size));
     }
@@ -162,7 +160,7 @@ fn gpt_entries(
     Ok(found)
 }
 
-/// A device from `base` on, with a position.
+/// A device from `base` on, as a stream.
 pub(crate) struct View<'a> {
     pub(crate) device: &'a dyn BlockDevice,
     pub(crate) base: u64,

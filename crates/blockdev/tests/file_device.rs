@@ -1,5 +1,4 @@
-//! What a `FileDevice` promises: complete positioned access, one writer, and errors that name the
-//! file.
+//! `FileDevice`: complete positioned access, one writer, errors with the file's name.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::path::Path;
@@ -54,7 +53,7 @@ fn vectored_access_takes_more_slices_than_the_system_call_does() {
 
 #[test]
 fn what_is_written_out_is_there_at_once_and_ends_where_the_device_does() {
-    // In the temporary folder, and in memory, where the system keeps what it has.
+    // On disk and in tmpfs.
     for folder in [std::env::temp_dir(), "/dev/shm".into()].into_iter().filter(|folder| folder.is_dir()) {
         let file = NamedTempFile::new_in(&folder).unwrap();
         file.as_file().set_len(4 << 20).unwrap();
@@ -88,7 +87,7 @@ fn filling_holes_takes_space_and_changes_no_byte() {
     let before = std::fs::read(file.path()).unwrap();
     device.fill_holes(1 << 20, 5 << 20).unwrap();
     assert!(hole_behind(1 << 20) >= 6 << 20, "a hole at {}", hole_behind(1 << 20));
-    // What was not asked for is as it was.
+    // The rest is untouched.
     assert!(!sparse || (hole_behind(0) == 0 && hole_behind(7 << 20) == 7 << 20));
     assert!(std::fs::read(file.path()).unwrap() == before);
     assert_eq!(device.fill_holes((8 << 20) - 1, 2).unwrap_err().kind(), ErrorKind::UnexpectedEof);
@@ -105,8 +104,7 @@ fn a_second_writer_is_refused_by_the_name_of_the_first_and_readers_are_not() {
     assert!(message.contains(&file.path().display().to_string()), "{message}");
     assert!(matches!(error, Error::Locked { .. }), "{message}");
     if Path::new("/proc/locks").exists() {
-        // The file system under the temporary directory may report another device number to
-        // /proc/locks.
+        // The file system may report another device number to /proc/locks.
         println!("{message}");
     }
     let reader = open(file.path(), Access::ReadOnly);
@@ -120,7 +118,7 @@ fn the_lock_ends_with_the_device_even_after_reads_by_others_and_while_programs_a
     let file = image(100_000);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Until it runs, a program that is being started has all files that are open here.
+        // Until its `exec`, a child holds all open files.
         let start = || {
             while !is_over.load(Relaxed) {
                 assert!(Command::new("true").status().unwrap().success());
@@ -129,7 +127,7 @@ fn the_lock_ends_with_the_device_even_after_reads_by_others_and_while_programs_a
         let starters = [scope.spawn(start), scope.spawn(start)];
         for _ in 0..300 {
             let opened = FileDevice::open(file.path(), Access::ReadWrite);
-            // Where it is refused the starters are to end as well.
+            // Stops the starters in both cases.
             is_over.store(opened.is_err(), Relaxed);
             let device = Arc::new(opened.unwrap().with_queue(Queue::Ring));
             for offset in 0..20 {

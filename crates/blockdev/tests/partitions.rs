@@ -1,4 +1,4 @@
-//! Partition tables as `sfdisk` writes them, and damaged ones.
+//! Tables by `sfdisk`, and damaged ones.
 
 use dentree_testing::LoopDevice;
 use std::io::Write;
@@ -13,8 +13,7 @@ use tempfile::NamedTempFile;
 
 const MIB: u64 = 1 << 20;
 
-/// A file that `sfdisk` has partitioned, or why there is none. `device` is what sfdisk is given:
-/// the file, or a loop on it.
+/// Partitioned by `sfdisk`, or the reason why not. `device` is the file or a loop device over it.
 fn sfdisk(file: &NamedTempFile, device: &str, script: &str) -> Result<MemoryDevice, String> {
     let child = Command::new("sfdisk")
         .args(["--quiet", "--no-reread", "--no-tell-kernel", "--wipe=never", device])
@@ -155,7 +154,7 @@ fn a_device_too_small_for_a_table_has_no_partition() {
     }
 }
 
-/// A sector with a boot record of one partition and, in the second record, a link.
+/// A boot record with one partition, and a link in the second record.
 fn boot_record(link: u32) -> [u8; 512] {
     let mut sector = [0; 512];
     for (at, kind, first) in [(446, 0x83, 1), (462, 0x05, link)] {

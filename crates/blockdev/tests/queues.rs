@@ -1,4 +1,4 @@
-//! Submitted reads, by the ring and by threads: each completes once.
+//! Submitted reads by ring and threads: each completes once.
 
 use dentree_testing::wait_until;
 use std::fs::File;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const BLOCK: usize = 4096;
 const QUEUES: [Queue; 2] = [Queue::Ring, Queue::Threads];
 
-/// A file of so many blocks, each full of its number.
+/// Each block is full of its number.
 fn image(blocks: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
@@ -42,7 +42,7 @@ fn all(receiver: Receiver<Answer>) -> Vec<Answer> {
     results
 }
 
-/// Whether the kernel lets this process have a ring; else says that it does not.
+/// Prints if the kernel refuses rings.
 fn has_ring(device: &FileDevice) -> bool {
     let has = device.queue() == Queue::Ring;
     if !has {
@@ -55,7 +55,7 @@ fn has_ring(device: &FileDevice) -> bool {
 fn the_ring_is_there_where_the_kernel_has_one_and_threads_where_they_are_asked_for() {
     let (_folder, path) = image(1);
     assert_eq!(open(&path, Queue::Threads).queue(), Queue::Threads);
-    // 0: for everybody. Other values, and filters of system calls, may refuse it to this process.
+    // 0 allows all; other values and seccomp may refuse.
     let allowed = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
     let device = open(&path, Queue::Ring);
     if allowed.is_ok_and(|value| value.trim() == "0") && has_ring(&device) {
@@ -74,7 +74,7 @@ fn a_thousand_reads_at_once_each_bring_their_own_bytes() {
         let (sender, receiver) = channel();
         for tag in 0..1000 {
             let len = 1 + (tag as usize * 37) % (3 * BLOCK);
-            // The buffer has room for more than is asked for, and is dirty.
+            // Dirty, with spare capacity.
             let mut buf = Vec::with_capacity(4 * BLOCK);
             buf.resize(len, 0xAA);
             Arc::clone(&device).submit(tag * 771, buf, answer(&sender, tag));
@@ -118,7 +118,7 @@ fn a_file_that_was_cut_short_meanwhile_is_an_end_and_not_a_wait() {
         let device = open(&path, queue);
         File::options().write(true).open(&path).unwrap().set_len(BLOCK as u64 + 10).unwrap();
         let (sender, receiver) = channel();
-        // The first half of it is there: a short read, and then none.
+        // A short read, then end of file.
         Arc::clone(&device).submit(BLOCK as u64, vec![0; BLOCK], answer(&sender, 0));
         Arc::clone(&device).submit(5 * BLOCK as u64, vec![0; BLOCK], answer(&sender, 1));
         Arc::clone(&device).submit(0, vec![0; BLOCK], answer(&sender, 2));
@@ -188,7 +188,7 @@ fn a_callback_that_panics_leaves_no_other_reader_waiting() {
             let (sender, receiver) = channel();
             Arc::clone(&device).submit(BLOCK as u64, vec![0; BLOCK], answer(&sender, 0));
             drop(sender);
-            // Completed or dropped by any thread: no submitter waits for ever.
+            // Completed or dropped: submitters do not hang.
             if let Ok((_, Ok(bytes))) = receiver.recv() {
                 assert_eq!(bytes, [1; BLOCK]);
             }
@@ -221,7 +221,7 @@ fn many_threads_may_submit_while_the_file_is_written() {
                     }
                 });
             }
-            // What was there before.
+            // Unchanged.
             (0..64).for_each(|block| {
                 writer.write_all_at(&[block; BLOCK], u64::from(block) * BLOCK as u64).unwrap()
             });
@@ -254,7 +254,7 @@ proptest! {
 
 const CHILD: &str = "QUEUES_TEST_CHILD";
 
-/// What the tests below run in a process of its own: eight reads, and by which engine.
+/// Runs in a child process: eight reads, and the engine in use.
 #[test]
 fn a_child_of_these_tests() {
     if std::env::var_os(CHILD).is_none() {
@@ -271,7 +271,7 @@ fn a_child_of_these_tests() {
     println!("read by {:?}", device.queue());
 }
 
-/// What the child says, and its system calls; `None` where they cannot be watched.
+/// Output and system calls of the child; `None`: cannot be traced.
 fn watched(options: &[&str]) -> Option<(String, String)> {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut strace = Command::new("strace");

@@ -1,9 +1,7 @@
 //! Directories as archives, written while they are sent.
 //!
-//! [`Options::archive`] writes them. Each has a thread of its own, which waits while its client has
-//! more than [`AHEAD`] chunks to take, and whose next write fails once the client is gone.
-//!
-//! [`Options::archive`]: crate::Options::archive
+//! Each archive has a thread. It waits while [`AHEAD`] chunks are unsent; its next write fails once
+//! the client is gone.
 
 use crate::body::{Pieces, Unreadable};
 use crate::options::{Limits, WriteArchive};
@@ -14,10 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use tokio::sync::Semaphore;
 
-/// Chunks that are written before one is taken.
+/// Chunks written ahead of the client.
 const AHEAD: usize = 2;
 
-/// The next chunk; `None` at the end.
 type Next = Result<Option<Bytes>, Unreadable>;
 
 pub(crate) struct Archives {
@@ -26,12 +23,11 @@ pub(crate) struct Archives {
 }
 
 impl Archives {
-    /// At most `most` at a time.
     pub(crate) fn new(write: Box<WriteArchive>, most: usize) -> Self {
         Archives { write: write.into(), room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) }
     }
 
-    /// Begins to write one; `None` where too many are written already.
+    /// `None`: too many archives are in progress.
     pub(crate) fn start(&self, path: Vec<u8>) -> Option<Box<dyn Pieces>> {
         let place = self.room.clone().try_acquire_owned().ok()?;
         let (sender, receiver) = sync_channel(AHEAD);
@@ -39,7 +35,7 @@ impl Archives {
         let run = move || {
             let mut to = Chunks { sender, chunk: Vec::with_capacity(Limits::CHUNK) };
             let written = write(&path, &mut to).and_then(|()| to.flush());
-            // An error means that the client is gone.
+            // Fails when the client is gone.
             let _ = to.sender.send(written.map(|()| None).map_err(|_| Unreadable));
             drop(place);
         };
@@ -48,7 +44,6 @@ impl Archives {
     }
 }
 
-/// What the writing thread writes to.
 struct Chunks {
     sender: SyncSender<Next>,
     chunk: Vec<u8>,
@@ -77,7 +72,7 @@ struct Archive(Receiver<Next>);
 
 impl Pieces for Archive {
     fn next(&mut self) -> Next {
-        // Without an end, its thread has failed.
+        // No end mark: the thread failed.
         self.0.recv().unwrap_or(Err(Unreadable))
     }
 }

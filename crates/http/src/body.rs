@@ -1,9 +1,7 @@
-//! Bodies of responses: bytes at hand, stretches of a file, and what is made while it is sent,
-//! within a budget of memory.
+//! Bodies of responses: bytes, ranges of a file, and content generated while it is sent.
 //!
-//! Each is read a chunk at a time, and the next chunk only when the connection has room for it.
-//! Each chunk holds a part of the [`Budget`] until its last byte is handed to the system, so that
-//! any number of slow clients together cannot hold more.
+//! A chunk is read once the connection has room for it. It holds a part of the [`Budget`] until its
+//! last byte is sent, so slow clients together cannot exceed the budget.
 
 use crate::exchange::Exchange;
 use crate::options::Limits;
@@ -16,14 +14,12 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
-/// The budget is shared out in pieces of this many bytes.
+/// Unit of the budget in bytes.
 const PIECE: usize = 4 << 10;
 
-/// Memory for bodies.
 #[derive(Clone)]
 pub(crate) struct Budget(Arc<Semaphore>);
 
-/// A part of the budget.
 pub(crate) struct Reserved(OwnedSemaphorePermit);
 
 impl Budget {
@@ -31,13 +27,13 @@ impl Budget {
         Budget(Arc::new(Semaphore::new(bytes.div_ceil(PIECE))))
     }
 
-    /// Waits until `bytes` are free. `None` once the server has ended.
+    /// Waits until `bytes` are free. `None`: the server has ended.
     pub(crate) async fn reserve(&self, bytes: usize) -> Option<Reserved> {
         let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
         self.0.clone().acquire_many_owned(pieces).await.ok().map(Reserved)
     }
 
-    /// Does not wait: `None` where `bytes` are not free now.
+    /// `None`: `bytes` are not free now.
     pub(crate) fn reserve_now(&self, bytes: usize) -> Option<Reserved> {
         let pieces = u32::try_from(bytes.div_ceil(PIECE)).ok()?;
         self.0.clone().try_acquire_many_owned(pieces).ok().map(Reserved)
@@ -45,8 +41,7 @@ impl Budget {
 }
 
 impl Reserved {
-    /// The bytes, which give back their part of the budget when they are dropped, and what they do
-    /// not need of it now.
+    /// The bytes return their part of the budget when dropped, and the unneeded rest now.
     pub(crate) fn hold(self, bytes: impl Into<Bytes>) -> Bytes {
         struct Held(Bytes, #[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
         impl AsRef<[u8]> for Held {
@@ -62,7 +57,7 @@ impl Reserved {
     }
 }
 
-/// What is to be sent could not be read. Why is told where it happened.
+/// The error was logged where it happened.
 #[derive(Debug)]
 pub(crate) struct Unreadable;
 
@@ -74,22 +69,19 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// A file's bytes. Reading may block.
 pub(crate) trait Source: Send + Sync {
-    /// Its length in bytes.
     fn len(&self) -> u64;
 
-    /// Fills `buf` from byte `offset`.
+    /// Fills `buf` from byte `offset`. May block.
     fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<(), Unreadable>;
 }
 
-/// Bytes whose number is not known before the last of them. Making them may block.
+/// Content of unknown length. Generating it may block.
 pub(crate) trait Pieces: Send {
-    /// The next at most [`Limits::CHUNK`] bytes; `None` at the end.
     fn next(&mut self) -> Result<Option<Bytes>, Unreadable>;
 }
 
-/// The first bytes of `range`, at most a chunk. For these the caller has room.
+/// First bytes of `range`, at most a chunk; the caller has reserved them.
 pub(crate) fn first_chunk(source: &dyn Source, range: &Range<u64>) -> Result<Bytes, Unreadable> {
     let mut bytes = vec![0; chunk_len(range)];
     source.fill(range.start, &mut bytes)?;
@@ -100,16 +92,15 @@ fn chunk_len(range: &Range<u64>) -> usize {
     usize::try_from(range.end - range.start).map_or(Limits::CHUNK, |len| len.min(Limits::CHUNK))
 }
 
-/// What a body is put together of.
 pub(crate) enum Part {
     Bytes(Bytes),
     File(Range<u64>),
-    /// Stands at the end.
+    /// Comes last.
     Pieces(Box<dyn Pieces>),
 }
 
 impl Part {
-    /// The next chunk, `None` at the end, and what comes behind it.
+    /// The next chunk, `None` at the end, and the part after it.
     fn read(self, file: Option<Arc<dyn Source>>) -> Result<(Option<Bytes>, Option<Part>), Unreadable> {
         match self {
             Part::Bytes(bytes) => Ok((Some(bytes), None)),
@@ -127,20 +118,18 @@ impl Part {
     }
 }
 
-/// What [`Part::read`] returns.
 type Reading = Pin<Box<dyn Future<Output = Result<(Option<Bytes>, Option<Part>), Unreadable>> + Send>>;
 
-/// The body of a response.
 pub(crate) struct Body {
     parts: VecDeque<Part>,
-    /// Bytes to come; `None` until the end is known.
+    /// `None`: unknown.
     left: Option<u64>,
-    /// Where the stretches of a file come from.
+    /// For parts that are ranges.
     file: Option<Arc<dyn Source>>,
-    /// Memory for what is read.
+    /// For chunks that are read.
     budget: Option<Budget>,
     reading: Option<Reading>,
-    /// The request that this answers, which ends with its body.
+    /// Ends with the body.
     exchange: Option<Exchange>,
 }
 
@@ -151,12 +140,11 @@ impl Default for Body {
 }
 
 impl Body {
-    /// What is at hand.
     pub(crate) fn bytes(bytes: impl Into<Bytes>) -> Self {
         Body::of(vec![Part::Bytes(bytes.into())], None)
     }
 
-    /// These parts, those of a file read from `file`.
+    /// A part that is a range is read from `file`.
     pub(crate) fn of(parts: Vec<Part>, file: Option<(Arc<dyn Source>, Budget)>) -> Self {
         let (file, budget) = file.unzip();
         let len = |part: &Part| match part {
@@ -168,19 +156,18 @@ impl Body {
         Body { parts: parts.into(), left, file, budget, reading: None, exchange: None }
     }
 
-    /// What begins with `first` and goes on with `rest`.
+    /// `first`, then `rest`.
     pub(crate) fn pieces(first: Bytes, rest: Box<dyn Pieces>, budget: Budget) -> Self {
         let mut body = Body::of(vec![Part::Bytes(first), Part::Pieces(rest)], None);
         body.budget = Some(budget);
         body
     }
 
-    /// Its length, where that is known.
     pub(crate) fn len(&self) -> Option<u64> {
         self.left
     }
 
-    /// Ties the end of the request to the end of the body.
+    /// Ends the request with the body.
     pub(crate) fn ends(mut self, exchange: Exchange) -> Self {
         self.exchange = Some(exchange);
         self
@@ -194,7 +181,6 @@ impl Body {
         bytes
     }
 
-    /// Begins to read the next chunk of `part`.
     fn read_on(&mut self, part: Part) -> Option<()> {
         let (budget, file) = (self.budget.clone()?, self.file.clone());
         let len = if let Part::File(range) = &part { chunk_len(range) } else { Limits::CHUNK };

@@ -7,10 +7,10 @@ use hyper::header::{
 };
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The first second that no HTTP date can express: the year 10000.
+/// Year 10000: no HTTP date expresses it.
 const DATES_END: u64 = 253_402_300_800;
 
-/// What tells two states of a file apart, within one file system.
+/// Distinguishes states of a file within a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct State {
     ino: Ino,
@@ -25,29 +25,27 @@ impl State {
     }
 }
 
-/// What tells clients two states of a file apart.
+/// Distinguishes states of a file for clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Validators {
-    /// The entity tag, in its quotes. Strong.
+    /// Strong entity tag with its quotes.
     pub(crate) tag: String,
-    /// When it was last changed, in whole seconds. `None` where no HTTP date says it, and for a
-    /// time yet to come, which RFC 9110 §8.8.2.1 forbids to send.
+    /// Time of change in whole seconds. `None`: no HTTP date expresses it, or it is in the future,
+    /// which RFC 9110 §8.8.2.1 forbids to send.
     pub(crate) modified: Option<SystemTime>,
 }
 
-/// What a conditional request gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The answer that it would get unconditionally.
+    /// Respond as without conditions.
     Proceed,
-    /// 304: the client has it.
+    /// 304.
     NotModified,
-    /// 412: it is not what the client thought it was.
+    /// 412.
     Failed,
 }
 
 impl Validators {
-    /// Those of a file of the file system with identity `fsid`, at `now`.
     pub(crate) fn new(fsid: u64, state: &State, now: SystemTime) -> Self {
         let State { ino: Ino(ino), generation, size, mtime } = *state;
         let Timestamp { seconds, nanos } = mtime;
@@ -56,12 +54,11 @@ impl Validators {
         Validators { tag, modified }
     }
 
-    /// The value of `Last-Modified`.
     pub(crate) fn last_modified(&self) -> Option<String> {
         self.modified.map(fmt_http_date)
     }
 
-    /// Judges a GET or HEAD request, in the order of RFC 9110 §13.2.2.
+    /// Evaluates a GET or HEAD request in the order of RFC 9110 §13.2.2.
     pub(crate) fn judge(&self, headers: &HeaderMap) -> Verdict {
         if headers.contains_key(IF_MATCH) {
             if !self.listed(headers, IF_MATCH, Comparison::Strong) {
@@ -82,9 +79,8 @@ impl Validators {
         if had { Verdict::NotModified } else { Verdict::Proceed }
     }
 
-    /// Whether ranges may be sent: there is no `If-Range`, or it names this very state. A date does
-    /// so only if it is at least a second in the past, so that no later change can share it (RFC
-    /// 9110 §8.8.2.2).
+    /// Whether ranges may be sent: no `If-Range`, or one with this state. A date must be at least a
+    /// second old, so that no later change shares it (RFC 9110 §8.8.2.2).
     pub(crate) fn allow_ranges(&self, headers: &HeaderMap, now: SystemTime) -> bool {
         let Some(value) = headers.get(IF_RANGE) else { return true };
         if value.as_bytes() == self.tag.as_bytes() {
@@ -94,7 +90,7 @@ impl Validators {
         self.modified.is_some() && date(headers, IF_RANGE) == self.modified.filter(settled)
     }
 
-    /// Whether a header lists our tag, or `*`.
+    /// Whether a header lists this tag or `*`.
     fn listed(&self, headers: &HeaderMap, name: HeaderName, comparison: Comparison) -> bool {
         headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|mut list| {
             if list.trim() == "*" {
@@ -111,25 +107,23 @@ impl Validators {
     }
 }
 
-/// In whole seconds; `None` where no HTTP date says it.
+/// `None`: no HTTP date expresses it.
 fn date_of(time: Timestamp) -> Option<SystemTime> {
     let seconds = u64::try_from(time.seconds).ok().filter(|&seconds| seconds < DATES_END)?;
     Some(UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// A time as an HTTP date, where one can say it.
 pub(crate) fn http_date(time: Timestamp) -> Option<String> {
     date_of(time).map(fmt_http_date)
 }
 
-/// How tags are compared: RFC 9110 §8.8.3.2.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Strong,
     Weak,
 }
 
-/// The first tag of a list: whether it is weak, the tag in its quotes, what stands behind it.
+/// First tag of a list: whether it is weak, the quoted tag, the rest.
 fn next_tag(list: &str) -> Option<(bool, &str, &str)> {
     let list = list.trim_start_matches([' ', '\t', ',']);
     let (weak, list) = list.strip_prefix("W/").map_or((false, list), |list| (true, list));
@@ -151,7 +145,7 @@ pub(crate) mod tests {
     const LATER: &str = "Sun, 09 Sep 2001 01:46:41 GMT";
     const EARLIER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
 
-    /// A state of a file of five bytes, changed at this second.
+    /// File of five bytes, changed at this second.
     pub(crate) fn state(ino: u64, seconds: i64) -> State {
         State { ino: Ino(ino), generation: 0, size: 5, mtime: Timestamp { seconds, nanos: 0 } }
     }

@@ -1,16 +1,15 @@
-//! Contents of small files, kept in memory: a request for one of them waits for nothing.
+//! Contents of small files in memory.
 //!
-//! A content is kept under what its entity tag is made of. So what comes from here is what clients
-//! that have seen the tag believe the file to hold, and a file that changes has another place here.
+//! The key is what the entity tag is made of: a changed file has another entry.
 
 use crate::conditional::State;
 use hyper::body::Bytes;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-/// What an entry takes beside the content, in bytes: its key, its place, and the allocations' own.
+/// Bytes of an entry besides the content: key, entry, allocations.
 const OVERHEAD: u64 = 256;
-/// Bytes of a file as web sites have them, for the number of entries to make room for.
+/// Typical file size of web sites, to size the table.
 const TYPICAL: u64 = 8 << 10;
 
 #[derive(Clone)]
@@ -22,11 +21,10 @@ impl Weighter<State, Bytes> for ByLength {
     }
 }
 
-/// Contents by the state of their file, those asked for of late.
 pub(crate) struct Contents(Cache<State, Bytes, ByLength>);
 
 impl Contents {
-    /// Keeps up to `budget` bytes.
+    /// `budget` in bytes.
     pub(crate) fn new(budget: usize) -> Self {
         let budget = budget as u64;
         let options = OptionsBuilder::new()
@@ -37,12 +35,11 @@ impl Contents {
         Contents(Cache::with_options(options, ByLength, DefaultHashBuilder::default(), Default::default()))
     }
 
-    /// The whole content of a file in this state.
     pub(crate) fn get(&self, state: &State) -> Option<Bytes> {
         self.0.get(state)
     }
 
-    /// Keeps the whole content of a file in this state, if there is room for it.
+    /// Only if there is room.
     pub(crate) fn keep(&self, state: State, content: Bytes) {
         self.0.insert(state, content);
     }

@@ -1,4 +1,4 @@
-//! A request from its beginning to its end: counted, and told to the log.
+//! A request from start to end: counted and logged.
 
 use crate::log::{Access, Log};
 use crate::metrics::Counters;
@@ -8,21 +8,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where requests are counted and told about.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     pub(crate) counters: Arc<Counters>,
     pub(crate) log: Arc<dyn Log>,
 }
 
-/// A request under way. Ends, and is told about, when this is dropped.
+/// Logged when dropped.
 pub(crate) struct Exchange {
     ledger: Ledger,
     pub(crate) access: Access,
 }
 
 impl Exchange {
-    /// Until it has an answer, its status is that of a client that did not wait for one.
+    /// Status until there is a response: the client did not wait.
     const UNANSWERED: u16 = 499;
 
     pub(crate) fn begin(ledger: &Ledger, peer: IpAddr, request: String) -> Self {
@@ -32,7 +31,7 @@ impl Exchange {
         Exchange { ledger: ledger.clone(), access }
     }
 
-    /// One that never became a request.
+    /// A connection that never became a request.
     pub(crate) fn refused(ledger: &Ledger, peer: IpAddr, status: StatusCode) {
         Exchange::begin(ledger, peer, String::new()).access.status = status.as_u16();
     }

@@ -1,4 +1,4 @@
-//! A path's answer. Everything here but [`Site::at_hand`] may block: it runs on readers' threads.
+//! Responses for paths. All but [`Site::at_hand`] may block and runs on reader threads.
 
 use crate::body::{Body, Part, Pieces, Reserved, Source, Unreadable, first_chunk};
 use crate::conditional::{State, Validators, Verdict};
@@ -23,12 +23,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// For documents from the image: their scripts run, but as those of a site of their own, which may
-/// not read this one.
+/// Documents of the image run their scripts in an origin of their own, which may not read this
+/// site.
 const SANDBOX: &str =
     "sandbox allow-scripts allow-forms allow-popups allow-popups-to-escape-sandbox allow-downloads";
 
-/// A request for something in the file system.
 pub(crate) struct Ask {
     pub(crate) head: bool,
     pub(crate) target: Target,
@@ -36,13 +35,11 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
 }
 
-/// What a path leads to.
 pub(crate) enum Found<F: FileSystem> {
     Reply(Box<Response<Body>>),
     Directory(Arc<Inode<F>>),
 }
 
-/// In what form a directory is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Page,
@@ -66,8 +63,7 @@ impl<F: FileSystem> Found<F> {
 }
 
 impl<F: FileSystem> Site<F> {
-    /// Answers from memory alone, and waits for nothing: `None` where something would have to be
-    /// read.
+    /// From memory only. `None`: something must be read.
     pub(crate) fn at_hand(&self, ask: &Ask) -> Option<Response<Body>> {
         let path = ask.target.path();
         let inode = match self.vfs.walk_cached(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW)? {
@@ -82,7 +78,7 @@ impl<F: FileSystem> Site<F> {
         Some(self.file(ask, inode, Some(content), room))
     }
 
-    /// Answers a request for a file; for a directory, only finds it.
+    /// The response for a file; a directory is only found.
     pub(crate) fn find(&self, ask: &Ask, room: Reserved) -> Found<F> {
         let path = ask.target.path();
         let inode = match self.vfs.walk(WHO, self.vfs.root(), &path, WalkOptions::FOLLOW) {
@@ -97,7 +93,6 @@ impl<F: FileSystem> Site<F> {
         }
     }
 
-    /// A directory's page.
     pub(crate) fn list(&self, ask: &Ask, dir: &Inode<F>, room: Reserved) -> Response<Body> {
         let view = View::of(&ask.query);
         let page = match listing::page(self, &ask.target, dir, &view) {
@@ -111,7 +106,6 @@ impl<F: FileSystem> Site<F> {
         if ask.head { without_body(response) } else { response }
     }
 
-    /// A directory's entries as JSON.
     pub(crate) fn json(self: &Arc<Self>, ask: &Ask, dir: Arc<Inode<F>>, room: Reserved) -> Response<Body> {
         let listing = Box::new(json::Listing::new(self.clone(), dir, ask.target.path()));
         let mut response = self.whole(ask, "application/json", listing, room);
@@ -119,7 +113,7 @@ impl<F: FileSystem> Site<F> {
         response
     }
 
-    /// A directory with all that is below it; `None` where too many archives are written already.
+    /// A directory's tree. `None`: too many archives are in progress.
     pub(crate) fn archive(&self, ask: &Ask, room: Reserved) -> Option<Response<Body>> {
         const MEDIA: &str = "application/x-tar";
         let mut response = match ask.head {
@@ -131,7 +125,7 @@ impl<F: FileSystem> Site<F> {
         Some(response)
     }
 
-    /// All of a directory, in another form than its page.
+    /// A directory in a form other than its page.
     fn whole(&self, ask: &Ask, media: &str, mut pieces: Box<dyn Pieces>, room: Reserved) -> Response<Body> {
         let Ok(first) = pieces.next() else { return reply::unreadable() };
         let body = Body::pieces(room.hold(first.unwrap_or_default()), pieces, self.budget.clone());
@@ -147,7 +141,7 @@ impl<F: FileSystem> Site<F> {
         response
     }
 
-    /// Answers a request for a regular file, whose whole content may be at hand.
+    /// The whole content of a regular file may be cached.
     fn file(
         &self,
         ask: &Ask,
@@ -174,7 +168,6 @@ impl<F: FileSystem> Site<F> {
                     log: self.log.clone(),
                 });
                 let wanted = if ask.head { Wanted::Whole } else { ranges(ask, &validators, size, now) };
-                // The source has told why.
                 response =
                     self.content(ask, source, wanted, room).unwrap_or_else(|Unreadable| reply::unreadable());
             }
@@ -189,7 +182,6 @@ impl<F: FileSystem> Site<F> {
         response
     }
 
-    /// The file, or parts of it.
     fn content(
         &self,
         ask: &Ask,
@@ -210,7 +202,7 @@ impl<F: FileSystem> Site<F> {
         };
         let first = match &source.content {
             _ if ask.head => Bytes::new(),
-            // All of it is a chunk at most, and at hand: see `Contents`.
+            // At most a chunk, and cached: see `Contents`.
             Some(content) => content.slice(ranges[0].start as usize..ranges[0].end as usize),
             None => first_chunk(&*source, &ranges[0])?,
         };
@@ -237,8 +229,7 @@ impl<F: FileSystem> Site<F> {
     }
 }
 
-/// The header by which a browser keeps an archive under a directory's name, for those that know RFC
-/// 8187 and for the rest.
+/// Names a downloaded archive after its directory, with and without RFC 8187.
 fn attachment(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     let safe = |c: char| c.is_ascii_alphanumeric() || "-._ ".contains(c);
@@ -246,7 +237,7 @@ fn attachment(name: &[u8]) -> String {
     format!("attachment; filename=\"{plain}.tar\"; filename*=UTF-8''{}.tar", encode(name.as_bytes()))
 }
 
-/// Sends a client to the directory's own name, on which the links in its page rest.
+/// Adds the slash that relative links of the page need.
 fn to_directory(ask: &Ask) -> Response<Body> {
     let mut url = ask.target.directory_url(ask.target.names.len());
     if !ask.query.is_empty() {
@@ -256,7 +247,7 @@ fn to_directory(ask: &Ask) -> Response<Body> {
     reply::redirect(&url)
 }
 
-/// The headers of a response to GET, for HEAD.
+/// Headers for HEAD.
 fn without_body(mut response: Response<Body>) -> Response<Body> {
     if let Some(len) = response.body().len() {
         set(&mut response, CONTENT_LENGTH, &len.to_string());
@@ -272,7 +263,7 @@ fn ranges(ask: &Ask, validators: &Validators, size: u64, now: SystemTime) -> Wan
     }
 }
 
-/// By the name asked for; else by the file's beginning, which may be what was read already.
+/// By name, else by content, which may have been read already.
 fn media_type(
     ask: &Ask,
     source: &dyn Source,
@@ -295,8 +286,8 @@ fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end - 1)
 }
 
-/// What is sent for `ranges`, of which the first has begun with `first`; between several, a
-/// boundary that no file can know beforehand (RFC 9110 §14.6).
+/// `first` begins the first range. Several ranges get a boundary that a file cannot predict (RFC
+/// 9110 §14.6).
 fn parts(ranges: &[Range<u64>], first: &Bytes, media: &str, size: u64) -> (Vec<Part>, Option<String>) {
     let behind_first = ranges[0].start + first.len() as u64..ranges[0].end;
     let mut stretches = vec![Part::Bytes(first.clone()), Part::File(behind_first)];
@@ -321,11 +312,11 @@ fn parts(ranges: &[Range<u64>], first: &Bytes, media: &str, size: u64) -> (Vec<P
     (parts, Some(boundary))
 }
 
-/// A regular file, read for a body.
+/// Regular file as the source of a body.
 struct File<F: FileSystem> {
     vfs: Arc<Vfs<F>>,
     inode: Arc<Inode<F>>,
-    /// All of it, where that is at hand.
+    /// Cached content.
     content: Option<Bytes>,
     path: Vec<u8>,
     log: Arc<dyn Log>,

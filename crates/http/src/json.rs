@@ -1,7 +1,7 @@
-//! A directory as JSON, with the fields that nginx gives it: an array of `name`, `type`, `size` and
-//! `mtime`, an entry per line.
+//! A directory as JSON in nginx's fields: an array of `name`, `type`, `size` and `mtime`, an entry
+//! per line.
 //!
-//! All of the directory is sent, in its own order, and a chunk of it is in memory at a time.
+//! Entries come in directory order, a chunk in memory at a time.
 
 use crate::body::{Pieces, Unreadable};
 use crate::conditional::http_date;
@@ -16,19 +16,18 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// The most that a byte of a name becomes: `\u0001`, `%01` and `01`.
+/// Largest growth of a byte of a name: `\u0001`, `%01` and `01`.
 const BYTE_GROWS: usize = 11;
-/// The rest of an entry.
+/// Rest of an entry.
 const ENTRY: usize = 160;
 
-/// Whether a client lists JSON among what it takes, as browsers do not.
+/// Whether `Accept` lists JSON; browsers do not.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT).iter().filter_map(|list| list.to_str().ok());
     let mut kinds = lists.flat_map(|list| list.split(',')).map(|kind| kind.split(';').next().unwrap_or(kind));
     kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// An entry of a directory.
 struct Read {
     name: Vec<u8>,
     ino: Ino,
@@ -36,14 +35,13 @@ struct Read {
     cookie: u64,
 }
 
-/// The same as it is sent.
 #[derive(Serialize)]
 struct Sent<'a> {
-    /// Bytes that are no UTF-8 are replacement characters here.
+    /// With replacement characters for invalid UTF-8.
     name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name_hex: Option<String>,
-    /// Relative to the directory; exact whatever the name.
+    /// Relative to the directory; exact for any name.
     url: String,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
@@ -53,7 +51,6 @@ struct Sent<'a> {
     mtime: Option<String>,
 }
 
-/// What is left of a directory.
 pub(crate) struct Listing<F: FileSystem> {
     site: Arc<Site<F>>,
     dir: Arc<Inode<F>>,
@@ -68,12 +65,12 @@ enum Next {
 }
 
 impl<F: FileSystem> Listing<F> {
-    /// Of directory `dir`; problems are told of at `path`.
+    /// Problems are logged for `path`.
     pub(crate) fn new(site: Arc<Site<F>>, dir: Arc<Inode<F>>, path: Vec<u8>) -> Self {
         Listing { site, dir, path, next: Next::First }
     }
 
-    /// The entries of the next chunk, and whether they are the last.
+    /// Entries of the next chunk, and whether they are the last.
     fn read(&self, start: ReaddirStart) -> Result<(Vec<Read>, bool), Unreadable> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
         let mut each = |DirEntry { name, ino, kind, cookie }: DirEntry<'_>| {
@@ -93,7 +90,7 @@ impl<F: FileSystem> Listing<F> {
 
     fn write(&self, text: &mut Vec<u8>, entry: &Read) {
         let name = &entry.name[..];
-        // An inode that cannot be read has an entry without size and time.
+        // An unreadable inode has an entry without size and time.
         let attr = self.site.vfs.inode(entry.ino).ok().map(|inode| inode.attr());
         let kind = attr.map(|attr| attr.kind).or(entry.kind);
         let slash = if kind == Some(FileType::Directory) { "/" } else { "" };

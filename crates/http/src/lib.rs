@@ -1,30 +1,25 @@
 //! HTTP/1.1 adapter: serves the files of a [`Vfs`](dentree_vfs::Vfs) to browsers and programs.
 //!
-//! [`Server::bind`] takes a listening address, [`Server::serve`] answers until a [`Handle`] stops
-//! it. What clients may rely on:
+//! [`Server::bind`] takes an address, [`Server::serve`] runs until a [`Handle`] stops it. Clients
+//! may rely on this:
 //!
 //! - `GET` and `HEAD` alone; single and several ranges, `If-Range`, and every conditional of RFC
-//!   9110 §13. A request for more than [`RANGES_MAX`] ranges, or for ranges that overlap, is
-//!   answered with the whole file.
-//! - An entity tag stands for file system, inode, generation, size and time of change; it is a
-//!   strong one.
-//! - A directory answers with a page of its entries, always: an `index.html` in it is a file like
-//!   any other. The page has no validators, since it shows sizes and times of other inodes. A
-//!   client that asks for JSON gets its entries as JSON, and `?archive=tar` all that is below it.
-//! - A path is decoded once, component by component. `.`, `..`, and components that decode to
-//!   something with a `/` or NUL in it are refused. Links lead where they lead within the file
-//!   system, whose root is its own parent, so that nothing outside of it has a name.
-//! - A client that can connect, and knows a password where there are [`Passwords`], may read
-//!   everything: permissions are those of [`Identity::Superuser`], since a holder of the image's
-//!   bytes can read them all. So a server on a loopback address answers only requests whose `Host`
-//!   is `localhost` or an address: a web site that has its own name point here is refused.
-//! - Files are not trusted: documents that can run scripts are sandboxed, so that they do not read
-//!   their neighbours.
-//! - A handshake of [`Tls`] may take as long as a head. Slow readers are cut off by the bytes that
-//!   the socket takes, encrypted or not.
-//! - Memory is bounded: all responses together hold [`Limits::buffers`], contents that are kept
-//!   [`Limits::contents`], a connection no more than its request's head, and two records of TLS.
-//!   A failure in mid-file cuts the connection: a client sees a short body, not a wrong one.
+//!   9110 §13. More than [`RANGES_MAX`] ranges or overlapping ranges get the whole file.
+//! - An entity tag is strong and covers file system, inode, generation, size and time of change.
+//! - A directory is a page of its entries; an `index.html` in it is a file like any other. The page
+//!   has no validators, because it shows attributes of other inodes. Clients that accept JSON get
+//!   JSON; `?archive=tar` sends the tree below.
+//! - Paths are decoded once, by component. `.`, `..`, and components with a decoded `/` or NUL are
+//!   refused. The root of the file system is its own parent: no link leads outside.
+//! - A client that can connect, and has a password where [`Passwords`] are set, may read everything
+//!   ([`Identity::Superuser`]), as a holder of the image can. Against DNS rebinding, a server on a
+//!   loopback address accepts only a `Host` of `localhost` or an address.
+//! - Documents that can run scripts are sandboxed and cannot read other files.
+//! - The time limit of a request's head also covers the handshake of [`Tls`]. Slow readers are cut
+//!   off by bytes that the socket takes.
+//! - Memory is bounded: [`Limits::buffers`] for all responses, [`Limits::contents`] for cached
+//!   files, a request's head and two TLS records per connection. A failure in mid-file cuts the
+//!   connection: the body is short, never wrong.
 //!
 //! ```no_run
 //! # struct Quiet;

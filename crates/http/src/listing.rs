@@ -1,10 +1,9 @@
-//! A directory as a page.
+//! A directory as an HTML page.
 //!
-//! The page works without scripts; one small script of its own makes the filter answer while one
-//! types. Style and script stand in the page and are allowed by their digests; nothing else is, so
-//! that a name that gets through as HTML after all can do nothing. A directory of any size is shown
-//! a page at a time, and no more than a page of it is kept in memory while it is read. To sort it
-//! by size or time every inode of it is read, which is refused beyond [`SORTED`] entries.
+//! It works without scripts; one script filters as the user types. The content security policy
+//! allows only this style and script, by digest, so that a name which escapes as HTML does nothing.
+//! Memory holds a page of entries at a time. Sorting by size or time reads every inode and is
+//! refused beyond [`SORTED`] entries.
 
 use crate::site::{Site, WHO};
 use crate::sort::{By, Key, Sort};
@@ -19,14 +18,14 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-/// The most entries on a page.
+/// Per page.
 const ROWS: usize = 1000;
-/// The most entries that are sorted by something other than their names.
+/// Most entries sorted by size or time.
 const SORTED: u64 = 100_000;
-/// Characters of a link's target that are shown.
+/// Characters of a link's target.
 const TARGET_SHOWN: usize = 120;
-/// The most memory that a page takes, in bytes: a row has at most 255 characters of name, each
-/// escaped up to five times, and the same name in its link.
+/// Most bytes of a page: a row has 255 characters of name, escaped up to five times, and the name
+/// again in its link.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
 const STYLE: &str = include_str!("../assets/page.css");
@@ -34,12 +33,11 @@ const SCRIPT: &str = include_str!("../assets/page.js");
 const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath \
                     fill='%233b82f6' d='M1 3h5l2 2h7v9H1z'/%3E%3C/svg%3E";
 
-/// What of a directory is asked for.
 pub(crate) struct View {
-    /// Only names that contain this, in whatever case.
+    /// Substring of names, case ignored.
     pub(crate) filter: String,
     pub(crate) sort: Sort,
-    /// Only rows behind this one.
+    /// Rows after this one.
     pub(crate) after: Option<Key>,
 }
 
@@ -55,7 +53,7 @@ impl View {
         }
     }
 
-    /// The address of the same filter in this order, behind this row.
+    /// Same filter, with this order and start.
     fn address(&self, sort: Sort, after: Option<&Key>) -> String {
         let mut fields: Vec<(&str, String)> =
             sort.fields().map(|(field, value)| (field, value.to_owned())).collect();
@@ -73,8 +71,7 @@ impl View {
     }
 }
 
-/// The content security policy of a page: its own style and script, and a form that leads back
-/// here.
+/// Content security policy: own style and script, and a form to this server.
 pub(crate) fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = |text: &str| BASE64_STANDARD.encode(Sha256::digest(text));
@@ -88,21 +85,20 @@ pub(crate) fn policy() -> &'static str {
     &POLICY
 }
 
-/// The entries of a page, the least first.
 #[derive(Default)]
 struct Listing {
     rows: BTreeMap<Key, (Ino, Option<FileType>)>,
     sort: Sort,
-    /// Entries in the whole directory.
+    /// All entries.
     total: u64,
-    /// Those of them that pass the filter.
+    /// Entries that pass the filter.
     matching: u64,
-    /// More follow behind these.
+    /// More follow.
     more: bool,
 }
 
 impl Listing {
-    /// Sorted by name where there are too many entries for anything else.
+    /// By name if there are too many entries.
     fn read<F: FileSystem>(site: &Site<F>, dir: &Inode<F>, view: &View) -> Result<Self> {
         let listing = Listing::read_sorted(site, dir, view, view.sort, view.after.as_ref())?;
         if listing.sort.by == By::Name || listing.total <= SORTED {
@@ -136,7 +132,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Keeps the first of the rows behind `after`.
+    /// Keeps the least rows after `after`.
     fn keep(&mut self, entry: &DirEntry<'_>, rank: i128, after: Option<&Key>) {
         let key = (rank, entry.name.to_vec());
         if after.is_some_and(|after| !self.sort.is_before(after, &key)) {
@@ -158,7 +154,6 @@ impl Listing {
         }
     }
 
-    /// The row that is shown last.
     fn last(&self) -> Option<&Key> {
         let last =
             if self.sort.is_descending { self.rows.first_key_value() } else { self.rows.last_key_value() };
@@ -166,7 +161,7 @@ impl Listing {
     }
 }
 
-/// The page of directory `dir`, which `target` leads to.
+/// `target` leads to `dir`.
 pub(crate) fn page<F: FileSystem>(
     site: &Site<F>,
     target: &Target,
@@ -242,7 +237,6 @@ fn filter(html: &mut String, listing: &Listing, view: &View) {
     );
 }
 
-/// The head of the table: each column leads to the page sorted by it.
 fn head(html: &mut String, listing: &Listing, view: &View) {
     html.push_str("<table><thead><tr>");
     for (by, title) in By::ALL.into_iter().zip(["Name", "Size", "Changed"]) {
@@ -266,8 +260,7 @@ fn plural(entries: u64) -> String {
 }
 
 fn row<F: FileSystem>(html: &mut String, site: &Site<F>, name: &[u8], ino: Ino, kind: Option<FileType>) {
-    // An inode that cannot be read has a row without size and time: the page is of use without
-    // them.
+    // A row without size and time is still useful.
     let inode = site.vfs.inode(ino).ok();
     let kind = inode.as_ref().map(|inode| inode.attr().kind).or(kind);
     let shown = text(name);
@@ -320,7 +313,6 @@ fn pages(html: &mut String, listing: &Listing, view: &View) {
     html.push_str("</p>\n");
 }
 
-/// The first characters of a link's target.
 fn shorten(target: &[u8]) -> &[u8] {
     &target[..target.len().min(TARGET_SHOWN)]
 }
@@ -335,7 +327,7 @@ fn word(kind: FileType) -> &'static str {
     }
 }
 
-/// A name as HTML text or attribute; what is no UTF-8 shows as replacement characters.
+/// Escaped; invalid UTF-8 becomes replacement characters.
 fn text(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for c in String::from_utf8_lossy(name).chars() {
@@ -351,7 +343,6 @@ fn text(name: &[u8]) -> String {
     out
 }
 
-/// A number of bytes as people read it.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;

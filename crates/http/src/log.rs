@@ -1,33 +1,32 @@
-//! What a server tells about its requests.
+//! Log of requests.
 
 use dentree_vfs::Error;
 use jiff::Zoned;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Where a server tells what it did. Called by threads that answer requests: must not block.
+/// Receives events of a server on threads that serve requests: must not block.
 pub trait Log: Send + Sync + 'static {
     /// A response has ended, complete or cut off.
     fn access(&self, access: &Access);
-    /// Something could not be read. Clients learn that much; this tells why.
+    /// A path could not be read. Clients see only a 500.
     fn problem(&self, path: &[u8], error: &Error);
 }
 
-/// One request and what became of it. Displayed as a line of the common log format, without its
-/// newline.
+/// A finished request. Displays as a line of the common log format, without newline.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The client.
     pub peer: IpAddr,
-    /// Whose password it had.
+    /// Authenticated user.
     pub user: Option<String>,
-    /// When.
+    /// Time of the request.
     pub time: Zoned,
-    /// The request's first line; empty where it was none.
+    /// First line; empty if there was none.
     pub request: String,
-    /// The status sent; 499 where the client, or the server's end, was faster than the answer.
+    /// Status; 499 if client or server ended first.
     pub status: u16,
-    /// Bytes of the response's body that were handed to the connection.
+    /// Bytes of the body given to the connection.
     pub bytes: u64,
 }
 

@@ -1,22 +1,21 @@
-//! Media types: by name, else by content.
+//! Media types by name or content.
 
-/// How much of a file [`by_content`] looks at, in bytes.
+/// Bytes that [`by_content`] reads.
 pub(crate) const SAMPLE: usize = 512;
 
-/// The type that a name's extension stands for.
 pub(crate) fn by_name(name: &[u8]) -> Option<String> {
     let dot = name.iter().rposition(|&byte| byte == b'.').filter(|&dot| dot > 0)?;
     let extension = std::str::from_utf8(&name[dot + 1..]).ok()?;
     let guess = mime_guess::from_ext(extension).first_raw()?;
-    // Without this, browsers take it for the code page of their language.
+    // Otherwise browsers guess the encoding from their language.
     Some(if guess.starts_with("text/") { format!("{guess}; charset=utf-8") } else { guess.to_owned() })
 }
 
-/// Text or not, by a file's first [`SAMPLE`] bytes.
+/// Text or binary, by the first [`SAMPLE`] bytes.
 pub(crate) fn by_content(sample: &[u8]) -> &'static str {
     let text = match std::str::from_utf8(sample) {
         Ok(text) => text,
-        // The sample's end cuts a character.
+        // The sample ends inside a character.
         Err(error) if error.error_len().is_none() => {
             std::str::from_utf8(&sample[..error.valid_up_to()]).unwrap_or_default()
         }
@@ -26,7 +25,7 @@ pub(crate) fn by_content(sample: &[u8]) -> &'static str {
     if text.chars().all(printable) { "text/plain; charset=utf-8" } else { "application/octet-stream" }
 }
 
-/// Whether browsers run scripts in documents of this type.
+/// Whether browsers run scripts of this type.
 pub(crate) fn is_active(media: &str) -> bool {
     let essence = media.split(';').next().unwrap_or(media);
     essence == "text/html" || essence.ends_with("/xml") || essence.ends_with("+xml")

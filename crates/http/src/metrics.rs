@@ -1,47 +1,47 @@
-//! Figures, and Prometheus' text format for them.
+//! Metrics in Prometheus' text format.
 
 use dentree_vfs::{Fallback, VfsStats};
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The statuses that are counted begin at 100.
+/// Counted statuses start at 100.
 const STATUSES: usize = 500;
 
-/// Whether a figure only grows.
+/// Kind of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
-    /// It counts since the start.
+    /// Grows since the start.
     Counter,
-    /// It is what there is now.
+    /// Current value.
     Gauge,
 }
 
-/// One figure.
+/// A metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Figure {
-    /// Its name, by Prometheus' rules: `dentree_device_reads_total`.
+    /// Prometheus name, like `dentree_device_reads_total`.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description in a line.
     pub help: &'static str,
-    /// Whether it only grows.
+    /// Counter or gauge.
     pub growth: Growth,
-    /// The figure.
+    /// Value.
     pub value: u64,
 }
 
 impl Figure {
-    /// A figure that counts since the start.
+    /// A metric that grows since the start.
     pub fn counter(name: &'static str, help: &'static str, value: u64) -> Self {
         Figure { name, help, growth: Growth::Counter, value }
     }
 
-    /// A figure that says what there is now.
+    /// A metric with the current value.
     pub fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
         Figure { name, help, growth: Growth::Gauge, value }
     }
 }
 
-/// What the server counts of itself.
+/// The server's own counters.
 pub(crate) struct Counters {
     statuses: [AtomicU64; STATUSES],
     pub(crate) bytes: AtomicU64,
@@ -66,7 +66,6 @@ impl Counters {
         }
     }
 
-    /// Counts a request that was answered with `status`.
     pub(crate) fn answered(&self, status: u16) {
         if let Some(count) = usize::from(status).checked_sub(100).and_then(|index| self.statuses.get(index)) {
             count.fetch_add(1, Relaxed);
@@ -94,7 +93,6 @@ impl Counters {
     }
 }
 
-/// Everything in Prometheus' text format.
 pub(crate) fn text(counters: &Counters, caches: &VfsStats, more: &[Figure]) -> String {
     let mut text = String::with_capacity(8 << 10);
     let statuses =

@@ -1,37 +1,36 @@
-//! Where to listen and how much a client may ask for.
+//! Options of a server.
 
 use crate::{Figure, Passwords, Tls};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Writes an archive of the directory at a path, which links may lead to. Tells of problems itself;
-/// an error cuts the response off.
+/// Writes an archive of the directory at a path, which may be a symlink. Logs problems itself; an
+/// error cuts the response off.
 pub type WriteArchive = dyn Fn(&[u8], &mut dyn Write) -> io::Result<()> + Send + Sync;
 
-/// How to serve.
+/// Options of a server.
 pub struct Options {
-    /// What directory pages call the root: the image's name.
+    /// Name of the root on pages: the image's name.
     pub title: String,
-    /// Where to listen for requests.
+    /// Address for requests.
     pub listen: SocketAddr,
-    /// Where to tell the figures in Prometheus' text format, under `/metrics`.
+    /// Address for metrics, under `/metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Figures of whatever lies below the file system, told with the server's own.
+    /// Metrics of the layers below the file system.
     pub figures: Box<dyn Fn() -> Vec<Figure> + Send + Sync>,
-    /// Writes what `?archive=tar` gets: a directory with all that is below it.
+    /// Writes the tree of a directory for `?archive=tar`.
     pub archive: Option<Box<WriteArchive>>,
-    /// Admit only users with a password, if `Some`. The figures need none.
+    /// Users with access; `None` admits everyone. Metrics need no password.
     pub passwords: Option<Passwords>,
-    /// Serve over TLS, if `Some`. The figures are told without it.
+    /// Serve over TLS. Metrics are plain.
     pub tls: Option<Tls>,
-    /// What clients may ask for.
+    /// Limits for clients.
     pub limits: Limits,
 }
 
 impl Options {
-    /// On a free port of 127.0.0.1, without figures, archives, passwords and TLS, within the
-    /// default limits.
+    /// A free port of 127.0.0.1, no metrics, archives, passwords or TLS, default limits.
     pub fn new(title: impl Into<String>) -> Self {
         Options {
             title: title.into(),
@@ -46,35 +45,33 @@ impl Options {
     }
 }
 
-/// Limits for clients. One that oversteps is cut off, or waits where it says so.
+/// Limits for clients. A client beyond a limit is cut off unless the limit says that it waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at a time; more wait in the system's queue.
+    /// Most connections; more wait in the system's queue.
     pub connections: usize,
-    /// Bytes of a request's head; more are answered with 431. At most 32,768.
+    /// Bytes of a request's head, at most 32,768; a longer one gets 431.
     pub head_bytes: usize,
-    /// Time from a connection's beginning, or from its last response, until the next request's head
-    /// is complete.
+    /// Time until the head is complete, from connection or last response.
     pub head_time: Duration,
-    /// Time for taking each [`CHUNK`](Limits::CHUNK) bytes of a response.
+    /// Time to take each [`CHUNK`](Limits::CHUNK) bytes.
     pub write_time: Duration,
-    /// Memory for the bodies of all responses together, in bytes.
+    /// Bytes for the bodies of all responses.
     pub buffers: usize,
-    /// Memory for the contents of small files that are kept, in bytes. They are answered at once.
+    /// Bytes for cached contents of small files.
     pub contents: usize,
-    /// How long a request may wait for memory for its body before it is answered with 503.
+    /// Longest wait for memory for a body before a 503.
     pub buffer_wait: Duration,
-    /// Threads that read from the file system.
+    /// Threads that read the file system.
     pub readers: usize,
-    /// Archives that are written at a time, each by a thread of its own, with memory of its own
-    /// beside `buffers`; more are answered with 503.
+    /// Most archives at a time, each with a thread and memory beside `buffers`; more get 503.
     pub archives: usize,
-    /// How long requests may take to finish once the server is stopped.
+    /// Time for requests to finish after a stop.
     pub grace: Duration,
 }
 
 impl Limits {
-    /// Bytes that are read from a file at a time: 128 KiB.
+    /// Unit of file reads: 128 KiB.
     pub const CHUNK: usize = 128 << 10;
 }
 

@@ -1,7 +1,7 @@
-//! Basic authentication (RFC 7617) by a file as `htpasswd -B` writes it.
+//! Basic authentication (RFC 7617) by a file in the format of `htpasswd -B`.
 //!
-//! bcrypt is slow on purpose, and browsers send the password with every request: the last good
-//! password of each user is recognized by a salted digest. Comparisons take constant time.
+//! bcrypt is slow by design and browsers send the password with every request, so a salted digest
+//! recognizes each user's last good password. Comparisons take constant time.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -16,24 +16,24 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Passwords checked by bcrypt at the same time: guessing takes no more processors than this.
+/// Concurrent bcrypt checks: bounds the CPU that guessing takes.
 const TRIALS: usize = 1;
 
-/// The users that may read, and the hashes of their passwords.
+/// Users and password hashes.
 pub struct Passwords {
     users: HashMap<String, String>,
     salt: [u64; 2],
-    /// Digests of good passwords, by user.
+    /// By user.
     good: Mutex<HashMap<String, [u8; 32]>>,
     trials: Semaphore,
 }
 
 impl Passwords {
-    /// Reads lines of `NAME:HASH`. Empty lines and those that begin with `#` are skipped; of two
-    /// lines with the same name the first counts, as for Apache.
+    /// Reads lines of `NAME:HASH`. Empty lines and lines with `#` are skipped; the first line of a
+    /// name counts, as for Apache.
     ///
-    /// Fails, with a sentence that names the line, where a hash is not bcrypt's, and where there is
-    /// no user at all.
+    /// # Errors
+    /// A message with the line of a hash other than bcrypt; also if there is no user.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut users = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -53,7 +53,7 @@ impl Passwords {
         Ok(Passwords { users, salt, good: Mutex::default(), trials: Semaphore::new(TRIALS) })
     }
 
-    /// The user whose password a request has.
+    /// The authenticated user.
     pub(crate) async fn user(&self, headers: &HeaderMap) -> Option<String> {
         let (name, password) = credentials(headers)?;
         let digest = self.digest(&name, &password);
@@ -61,7 +61,7 @@ impl Passwords {
         if known.is_some_and(|known| known.ct_eq(&digest).into()) {
             return Some(name);
         }
-        // A name that is not known takes as long as one that is.
+        // An unknown name takes as long as a known one.
         let hash = self.users.get(&name).or_else(|| self.users.values().next())?.clone();
         let _turn = self.trials.acquire().await.ok()?;
         let verified = spawn_blocking(move || bcrypt::verify(password, &hash)).await;
@@ -83,7 +83,6 @@ impl Passwords {
     }
 }
 
-/// User and password of a request.
 fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let decoded =

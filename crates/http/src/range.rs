@@ -2,22 +2,19 @@
 
 use std::ops::Range;
 
-/// The most ranges that one request gets. RFC 9110 §14.2 lets a server ignore requests that ask for
-/// more work than the whole file would be.
+/// Most ranges per request. RFC 9110 §14.2 lets a server ignore costly requests.
 pub const RANGES_MAX: usize = 16;
 
-/// What a request asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// All of it: no ranges, or ranges that a server may ignore.
+    /// No ranges, or ranges that a server may ignore.
     Whole,
-    /// These parts of it, in the order asked for. None is empty.
+    /// In request order, none empty.
     Parts(Vec<Range<u64>>),
-    /// Nothing that there is.
+    /// All ranges lie past the end.
     Unsatisfiable,
 }
 
-/// What `header` asks for of a file of `size` bytes.
 pub(crate) fn wanted(header: &str, size: u64) -> Wanted {
     let Some((unit, set)) = header.split_once('=') else { return Wanted::Whole };
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -38,13 +35,13 @@ pub(crate) fn wanted(header: &str, size: u64) -> Wanted {
     match (asked, parts.len()) {
         (0, _) => Wanted::Whole,
         (_, 0) => Wanted::Unsatisfiable,
-        // They overlap.
+        // Overlap.
         _ if bytes > size => Wanted::Whole,
         _ => Wanted::Parts(parts),
     }
 }
 
-/// One range, cut to the file: empty where it lies behind its end, `None` where it is none.
+/// A range cut to the file: empty past the end, `None` if malformed.
 fn part(range: &str, size: u64) -> Option<Range<u64>> {
     let (first, last) = range.split_once('-')?;
     match (number(first)?, number(last)?) {
@@ -56,8 +53,7 @@ fn part(range: &str, size: u64) -> Option<Range<u64>> {
     }
 }
 
-/// Digits, `Some(None)` where there are none; numbers past 64 bits are past every file's end
-/// anyway.
+/// `Some(None)`: no digits. Numbers beyond 64 bits are past every end.
 fn number(text: &str) -> Option<Option<u64>> {
     match text.trim() {
         "" => Some(None),

@@ -1,4 +1,4 @@
-//! Responses that say something themselves: errors and redirections.
+//! Errors and redirections.
 
 use crate::body::Body;
 use dentree_vfs::Error;
@@ -8,8 +8,7 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 
-/// A response that holds nothing yet. Another image may stand at the same address tomorrow, so
-/// nothing is to be used again without asking.
+/// Must be revalidated: the same address may serve another image tomorrow.
 pub(crate) fn plain(status: StatusCode, media: &str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -19,25 +18,24 @@ pub(crate) fn plain(status: StatusCode, media: &str, body: Body) -> Response<Bod
     response
 }
 
-/// Sets a header; a value that no header can hold is left out.
+/// Omits a value that no header can hold.
 pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }
 }
 
-/// A status, and in the body a sentence for people.
+/// With a sentence as body.
 pub(crate) fn say(status: StatusCode, sentence: &str) -> Response<Body> {
     let body = Body::bytes(format!("{status}\n{sentence}\n"));
     let mut response = plain(status, "text/plain; charset=utf-8", body);
-    // RFC 9110 §15.5.6: a client that may not do this is told what it may.
+    // Required by RFC 9110 §15.5.6.
     if status == StatusCode::METHOD_NOT_ALLOWED {
         set(&mut response, ALLOW, "GET, HEAD");
     }
     response
 }
 
-/// 401: a browser asks for a password to `realm`.
 pub(crate) fn unauthorized(realm: &str) -> Response<Body> {
     let realm = realm.replace(|c: char| matches!(c, '"' | '\\') || !matches!(c, ' '..='~'), "_");
     let mut response = say(StatusCode::UNAUTHORIZED, "This needs a name and a password.");
@@ -45,14 +43,14 @@ pub(crate) fn unauthorized(realm: &str) -> Response<Body> {
     response
 }
 
-/// 301, to the same thing under its proper name.
+/// 301.
 pub(crate) fn redirect(to: &str) -> Response<Body> {
     let mut response = say(StatusCode::MOVED_PERMANENTLY, to);
     set(&mut response, LOCATION, to);
     response
 }
 
-/// What a client is told of an error: nothing about the image's insides.
+/// Reveals nothing about the image's structure.
 pub(crate) fn error(error: &Error) -> Response<Body> {
     let (status, sentence) = match error {
         Error::NotFound | Error::NotADirectory | Error::NameTooLong => {
@@ -71,7 +69,7 @@ pub(crate) fn error(error: &Error) -> Response<Body> {
     say(status, sentence)
 }
 
-/// 500, for damage and failing devices.
+/// 500: corruption or a failing device.
 pub(crate) fn unreadable() -> Response<Body> {
     let sentence = "This could not be read; the server's own messages tell why.";
     say(StatusCode::INTERNAL_SERVER_ERROR, sentence)

@@ -1,7 +1,6 @@
-//! Listening, connections, and their end.
+//! Listening, connections and shutdown.
 //!
-//! A connection costs next to nothing until its first byte comes: only then does it get a parser
-//! and its buffers.
+//! A connection gets parser and buffers with its first byte.
 
 use crate::Log;
 use crate::archive::Archives;
@@ -33,16 +32,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-/// Connections that may wait to be accepted.
+/// Connections waiting for accept.
 const BACKLOG: u32 = 4096;
-/// How long to wait when the system has no file descriptor for a connection.
+/// Pause when there is no file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The parser's buffer: a head of the greatest size that [`Limits`] may say.
+/// Parser buffer: the largest head that [`Limits`] allow.
 const BUFFER: usize = 32 << 10;
-/// Requests for figures at the same time.
+/// Concurrent metrics requests.
 const FIGURES_CONNECTIONS: usize = 64;
 
-/// A server that listens. Dropping it closes its sockets.
+/// A listening server. Dropping it closes its sockets.
 pub struct Server<F: FileSystem> {
     runtime: Runtime,
     files: Door<Files<F>>,
@@ -51,24 +50,24 @@ pub struct Server<F: FileSystem> {
     grace: Duration,
 }
 
-/// Ends a server, from any thread.
+/// Stops a server from any thread.
 #[derive(Clone)]
 pub struct Handle {
     stop: watch::Sender<bool>,
 }
 
 impl Handle {
-    /// Takes no more connections and requests, and lets those under way finish for as long as
-    /// [`Limits::grace`] says.
+    /// Accepts no more connections and requests; current ones have [`Limits::grace`] to finish.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 }
 
 impl<F: FileSystem> Server<F> {
-    /// Begins to listen. Connections wait until [`serve`](Server::serve) is called.
+    /// Starts to listen. Connections wait for [`serve`](Server::serve).
     ///
-    /// Fails where an address cannot be had, or a thread cannot be started.
+    /// # Errors
+    /// An address is unavailable, or a thread cannot start.
     pub fn bind(vfs: Arc<Vfs<F>>, options: Options, log: Arc<dyn Log>) -> io::Result<Self> {
         let Options { title, listen, metrics, figures, archive, passwords, tls, limits } = options;
         let runtime = Builder::new_multi_thread()
@@ -107,22 +106,22 @@ impl<F: FileSystem> Server<F> {
         Ok(Server { runtime, files, figures, stop, grace: limits.grace })
     }
 
-    /// Where it listens for requests.
+    /// Address for requests.
     pub fn address(&self) -> SocketAddr {
         self.files.address
     }
 
-    /// Where it tells its figures.
+    /// Address for metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.figures.as_ref().map(|door| door.address)
     }
 
-    /// For stopping it from elsewhere.
+    /// Stops the server from elsewhere.
     pub fn handle(&self) -> Handle {
         Handle { stop: self.stop.clone() }
     }
 
-    /// Answers requests until it is stopped; then tells how many connections had to be cut off.
+    /// Serves until stopped. Returns the number of connections cut off.
     pub fn serve(self) -> usize {
         let Server { runtime, files, figures, stop: _until_the_end, grace } = self;
         let cut = runtime.block_on(async move {
@@ -131,13 +130,13 @@ impl<F: FileSystem> Server<F> {
             }
             files.serve().await
         });
-        // What is left are readers that wait for the device.
+        // Only readers waiting for the device are left.
         runtime.shutdown_timeout(grace);
         cut
     }
 }
 
-/// A listening socket and what answers there.
+/// A listening socket and its service.
 struct Door<S> {
     listener: TcpListener,
     address: SocketAddr,
@@ -157,7 +156,7 @@ impl<S: Service> Door<S> {
         stopped: &watch::Receiver<bool>,
     ) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // The address can be had again at once after an earlier server has closed connections.
+        // The address is free at once after an earlier server.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         let listener = socket.listen(BACKLOG)?;
@@ -167,8 +166,7 @@ impl<S: Service> Door<S> {
         Ok(Door { listener, address, service, tls: None, connections, limits, stopped })
     }
 
-    /// Takes connections until the server is stopped, then waits for them; answers how many are
-    /// left.
+    /// Returns the number of connections left.
     async fn serve(self) -> usize {
         let Door { listener, service, tls, connections, limits, mut stopped, .. } = self;
         let room = Arc::new(Semaphore::new(connections));
@@ -177,7 +175,7 @@ impl<S: Service> Door<S> {
             .header_read_timeout(limits.head_time)
             .max_header_size(limits.head_bytes.min(BUFFER))
             .max_buf_size(BUFFER)
-            // A client that has said all may close its side and still gets its answer.
+            // A client may close its side after the request.
             .half_close(true);
         loop {
             let accepted = tokio::select! {
@@ -201,25 +199,23 @@ impl<S: Service> Door<S> {
                         drop(place);
                     });
                 }
-                // The client is gone already, or the system has no descriptor for it at the moment.
+                // The client is gone, or descriptors ran out.
                 (Err(_), _) => sleep(ACCEPT_PAUSE).await,
             }
         }
         drop(listener);
-        // As many as there are: `open` has seen to it that they fit.
+        // `open` made them fit.
         let all = u32::try_from(connections).unwrap_or(u32::MAX);
         let _ = timeout(limits.grace, room.acquire_many(all)).await;
         connections - room.available_permits()
     }
 }
 
-/// Waits until the server is stopped.
 async fn end(stopped: &mut watch::Receiver<bool>) {
-    // An error means that no thread is left to stop it.
+    // An error: no thread is left that could stop it.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// One connection's share of its door.
 struct Talk<S> {
     http: http1::Builder,
     service: S,
@@ -238,8 +234,7 @@ impl<S: Service> Talk<S> {
             () = end(&mut self.stopped) => false,
         };
         if begun {
-            // In a box, so that a connection that waits does not set room aside for one that
-            // speaks.
+            // Boxed, so that an idle connection does not carry the size of a busy one.
             Box::pin(self.speak(stream, peer)).await;
         }
         counters.connections.fetch_sub(1, Relaxed);
@@ -257,7 +252,7 @@ impl<S: Service> Talk<S> {
         };
         match accepted {
             Ok(Ok(stream)) => self.exchange(stream, ends).await,
-            // A client without TLS, or that does not trust the certificate, has not asked yet.
+            // The client has sent no request: it lacks TLS or distrusts the certificate.
             Ok(Err(_)) => {}
             Err(_) => {
                 self.service.ledger().counters.late.fetch_add(1, Relaxed);
@@ -281,7 +276,7 @@ impl<S: Service> Talk<S> {
             }
         };
         match ended {
-            // The parser has answered it.
+            // The parser has responded.
             Err(error) if error.is_parse_too_large() => {
                 Exchange::refused(service.ledger(), peer, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
             }

@@ -1,5 +1,4 @@
-//! From a request to its response: what is refused, what is asked of the file system, what is
-//! logged.
+//! Services: checks a request, reads the file system, logs.
 
 use crate::body::{Body, Budget, Reserved};
 use crate::exchange::{Exchange, Ledger};
@@ -23,22 +22,20 @@ use tokio::time::timeout;
 
 const ONLY_READING: &str = "This server only answers GET and HEAD.";
 
-/// Both ends of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) peer: IpAddr,
     pub(crate) local: IpAddr,
 }
 
-/// Something that answers requests.
+/// Handles requests.
 pub(crate) trait Service: Clone + Send + Sync + 'static {
-    /// The response to `request`. Never fails: an error is a response, too.
+    /// An error is a response, too.
     fn answer(&self, ends: Ends, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
-    /// Where connections are counted.
+    /// Counts connections.
     fn ledger(&self) -> &Ledger;
 }
 
-/// The files of a file system.
 pub(crate) struct Files<F: FileSystem> {
     pub(crate) site: Arc<Site<F>>,
     pub(crate) passwords: Option<Arc<Passwords>>,
@@ -76,7 +73,7 @@ impl<F: FileSystem> Service for Files<F> {
 }
 
 impl<F: FileSystem> Files<F> {
-    /// Whether a request may read. The log learns whose it is.
+    /// Checks the password, and records the user for the log.
     async fn admits(&self, ask: &Ask, access: &mut Access) -> bool {
         let Some(passwords) = &self.passwords else { return true };
         access.user = Box::pin(passwords.user(&ask.headers)).await;
@@ -86,13 +83,12 @@ impl<F: FileSystem> Files<F> {
     async fn find(&self, ask: Ask) -> Response<Body> {
         match self.site.at_hand(&ask) {
             Some(response) => response,
-            // In a box, so that the others are not moved about with room for what this needs.
+            // Boxed: keeps other futures small.
             None => Box::pin(self.read(ask)).await,
         }
     }
 
-    /// One trip to a reader's thread for a small file; a directory takes a second one, with room
-    /// for its page.
+    /// One trip to a reader thread; a directory needs a second one, with memory for its page.
     async fn read(&self, ask: Ask) -> Response<Body> {
         let Some(room) = self.room(Limits::CHUNK).await else { return busy() };
         let site = self.site.clone();
@@ -133,7 +129,6 @@ fn failed() -> Response<Body> {
     reply::say(StatusCode::INTERNAL_SERVER_ERROR, "The server failed; this is a bug in it.")
 }
 
-/// What a request asks for; else the status that refuses it, and why.
 fn ask(ends: Ends, request: Request<Incoming>) -> Result<Ask, (StatusCode, &'static str)> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().map(|host| host.to_str().unwrap_or_default());
@@ -155,8 +150,7 @@ fn ask(ends: Ends, request: Request<Incoming>) -> Result<Ask, (StatusCode, &'sta
     Ok(Ask { head: parts.method == Method::HEAD, target, query, headers: parts.headers })
 }
 
-/// Whether a `Host` is a name that no web site can have: a site could have its own name resolve to
-/// this machine.
+/// Whether `Host` cannot be a web site's name: a site could resolve its own name to this machine.
 fn is_local(host: &str) -> bool {
     if let Some(address) = host.strip_prefix('[') {
         return address.contains(']');
@@ -165,13 +159,13 @@ fn is_local(host: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost") || name.parse::<Ipv4Addr>().is_ok()
 }
 
-/// The figures of a server, on a port of their own.
+/// Metrics on a port of their own.
 pub(crate) struct Figures<F: FileSystem> {
     pub(crate) vfs: Arc<Vfs<F>>,
-    /// Those of the files' server.
+    /// Of the files' server.
     pub(crate) counters: Arc<Counters>,
     pub(crate) more: Arc<dyn Fn() -> Vec<Figure> + Send + Sync>,
-    /// Where this door's own connections are counted: nowhere that is told.
+    /// Connections of this port are not reported.
     pub(crate) ledger: Ledger,
 }
 
@@ -213,7 +207,7 @@ impl Log for Silent {
     fn problem(&self, _: &[u8], _: &dentree_vfs::Error) {}
 }
 
-/// What is left for a budget, whatever was wished: one page and a chunk at a time.
+/// At least a page and a chunk.
 pub(crate) fn budget(limits: &Limits) -> Budget {
     Budget::new(limits.buffers.max(PAGE_BYTES + Limits::CHUNK))
 }

@@ -1,4 +1,4 @@
-//! A file system on the web.
+//! A file system as a web site.
 
 use crate::archive::Archives;
 use crate::body::Budget;
@@ -8,10 +8,10 @@ use dentree_vfs::{FileSystem, Identity, Vfs};
 use jiff::tz::TimeZone;
 use std::sync::Arc;
 
-/// A holder of the image's bytes can read them all, so no permission is checked.
+/// No permission checks: a holder of the image can read all of it.
 pub(crate) const WHO: &Identity = &Identity::Superuser;
 
-/// What every request is answered from.
+/// Shared by all requests.
 pub(crate) struct Site<F: FileSystem> {
     pub(crate) vfs: Arc<Vfs<F>>,
     pub(crate) title: String,

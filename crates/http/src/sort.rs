@@ -1,9 +1,9 @@
-//! The order of a directory's page, as its address says it: `?sort=size&order=desc`, as Caddy does.
+//! Order of a directory's page by its query, as in Caddy: `?sort=size&order=desc`.
 
 use crate::target::form_field;
 use dentree_vfs::{Attr, FileType};
 
-/// What rows are sorted by. Equal rows, and all unless asked otherwise, go by name.
+/// Equal rows are ordered by name.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum By {
     #[default]
@@ -18,7 +18,7 @@ pub(crate) struct Sort {
     pub(crate) is_descending: bool,
 }
 
-/// Where a row stands: what it is sorted by, and its name.
+/// Sort value and name.
 pub(crate) type Key = (i128, Vec<u8>);
 
 impl By {
@@ -32,7 +32,7 @@ impl By {
         }
     }
 
-    /// What a row with these attributes is sorted by; what has no size is smaller than what has.
+    /// Rows without the attribute come first.
     pub(crate) fn rank(self, attr: Option<&Attr>) -> i128 {
         match (self, attr) {
             (By::Name, _) => 0,
@@ -47,7 +47,7 @@ impl By {
 }
 
 impl Sort {
-    /// Of a query; by name where it does not say.
+    /// Default: by name.
     pub(crate) fn of(query: &str) -> Self {
         let by = form_field(query, "sort");
         let by = By::ALL.into_iter().find(|known| by.as_deref() == Some(known.word().as_bytes()));
@@ -55,20 +55,18 @@ impl Sort {
         Sort { by: by.unwrap_or_default(), is_descending }
     }
 
-    /// What a click on the head of a column leads to: the other order of it; else names from the
-    /// first on, the largest and the latest before others.
+    /// Order after a click on a column head: reversed; for another column names ascend, size and
+    /// time descend.
     pub(crate) fn click(self, by: By) -> Sort {
         let is_descending = if by == self.by { !self.is_descending } else { by != By::Name };
         Sort { by, is_descending }
     }
 
-    /// The fields of a query that ask for it.
     pub(crate) fn fields(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let by = (self.by != By::Name).then_some(("sort", self.by.word()));
         by.into_iter().chain(self.is_descending.then_some(("order", "desc")))
     }
 
-    /// Whether `a` comes before `b`.
     pub(crate) fn is_before(self, a: &Key, b: &Key) -> bool {
         if self.is_descending { a > b } else { a < b }
     }

@@ -1,4 +1,4 @@
-//! A connection that does not wait for ever on a client that does not read.
+//! Write timeout for clients that do not read.
 
 use crate::options::Limits;
 use std::io::{self, IoSlice};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Fails a write once the client has taken less than [`Limits::CHUNK`] bytes within the limit while
-/// more were waiting. A client that takes a byte now and then is late, too.
+/// Fails a write after [`Limits::CHUNK`] bytes took longer than the limit: a client that takes
+/// single bytes is late, too.
 pub(crate) struct Stall<S> {
     stream: S,
     limit: Duration,
     /// Runs while a write waits.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Bytes taken since the timer was set.
+    /// Since the timer was set.
     taken: usize,
 }
 
@@ -79,7 +79,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Called when everything was written.
+    /// Everything is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.rest();
         Pin::new(&mut self.stream).poll_flush(cx)

@@ -1,21 +1,20 @@
-//! From a request's target to a path of the file system, and back.
+//! Request targets and paths.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-/// All but what RFC 3986 calls unreserved: no name is taken for a scheme, a query or a parent.
+/// All but the unreserved characters of RFC 3986: a name is never a scheme, query or parent.
 const NAME: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A path below the root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
-    /// The names on the way: none for the root. None is empty, `.` or `..`, or holds a `/` or NUL.
+    /// Empty for the root. No name is empty, `.` or `..`, or holds a `/` or NUL.
     pub(crate) names: Vec<Vec<u8>>,
-    /// It ends with a slash: only a directory can be there.
+    /// Ends with a slash: must be a directory.
     pub(crate) directory: bool,
 }
 
 impl Target {
-    /// Decodes the path of a request, or says what is wrong with it.
+    /// Decodes a request's path.
     pub(crate) fn parse(path: &str) -> Result<Target, &'static str> {
         let below = path.strip_prefix('/').ok_or("The path must begin with a slash.")?;
         let mut names = Vec::new();
@@ -33,7 +32,7 @@ impl Target {
         Ok(Target { directory: names.is_empty() || below.ends_with('/'), names })
     }
 
-    /// The path for a walk from the root; a slash at its end asks for a directory.
+    /// Path from the root; a trailing slash asks for a directory.
     pub(crate) fn path(&self) -> Vec<u8> {
         let mut path = b"/".to_vec();
         path.extend(self.names.join(&b'/'));
@@ -43,8 +42,8 @@ impl Target {
         path
     }
 
-    /// The absolute URL path of the directory that is `depth` names below the root on this way.
-    /// Begins with a single slash, so that it never names another host.
+    /// URL path of the first `depth` names. It starts with a single slash, so it never names
+    /// another host.
     pub(crate) fn directory_url(&self, depth: usize) -> String {
         let mut url = String::from("/");
         for name in &self.names[..depth] {
@@ -55,7 +54,6 @@ impl Target {
     }
 }
 
-/// A name, or a value of a query, as it stands in a URL.
 pub(crate) fn encode(name: &[u8]) -> String {
     percent_encode(name, NAME).to_string()
 }
@@ -77,7 +75,6 @@ fn decode(component: &str) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// The value of a field of a form that was sent as a query.
 pub(crate) fn form_field(query: &str, field: &str) -> Option<Vec<u8>> {
     let value = query.split('&').find_map(|pair| pair.strip_prefix(field)?.strip_prefix('='))?;
     Some(percent_decode_str(&value.replace('+', " ")).collect())

@@ -9,17 +9,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 use tokio_rustls::{Accept, TlsAcceptor};
 
-/// Plain and encrypted bytes that a connection may hold each: one record.
+/// One record, per direction.
 const BUFFER: usize = 16 << 10;
 
-/// The certificate of a server and its private key.
+/// Certificate chain and private key of a server.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
 impl Tls {
-    /// Reads a chain of certificates, the server's own first, and its private key, both in PEM.
+    /// Reads a PEM chain, the server's certificate first, and its private key.
     ///
-    /// Fails where one of them is wrong, or the key is another's.
+    /// # Errors
+    /// One is malformed, or the key does not belong to the certificate.
     pub fn parse(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
@@ -49,7 +50,6 @@ impl Tls {
         Ok(Tls(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// The server's side of a handshake.
     pub(crate) fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Accept<S> {
         self.0.accept_with(stream, |connection| connection.set_buffer_limit(Some(BUFFER)))
     }

@@ -1,4 +1,4 @@
-//! Clients that are slow, greedy or broken, and a device that fails.
+//! Slow, greedy or broken clients, and a failing device.
 
 mod common;
 
@@ -21,7 +21,6 @@ fn tree() -> MemFs {
     ])
 }
 
-/// The value of a figure.
 fn figure(site: &Running, name: &str) -> u64 {
     let mut client = Client::new(site.metrics.unwrap());
     client.request("GET /metrics", "");
@@ -43,7 +42,7 @@ fn a_head_that_comes_a_byte_at_a_time_is_cut_off() {
     let mut client = site.client();
     let mut writer = client.0.get_ref().try_clone().unwrap();
     let dripping = thread::spawn(move || {
-        // Far longer than the limit, unless the server ends it.
+        // Much longer than the limit unless the server cuts it off.
         (b"GET /small HTTP/1.1\r\nX: ".iter().chain(std::iter::repeat(&b'x')).take(10_000)).all(|byte| {
             linger(Duration::from_millis(5));
             writer.write_all(&[*byte]).is_ok()
@@ -52,9 +51,9 @@ fn a_head_that_comes_a_byte_at_a_time_is_cut_off() {
     assert!(client.ends(), "without an answer");
     assert!(!dripping.join().unwrap(), "the server took every byte");
     wait_until("counted", || figure(&site, "dentree_http_heads_late_total") == 1);
-    // One that says nothing, and one that has had its answer, are cut off, too.
+    // Silent and idle clients are cut off, too.
     assert!(site.client().ends());
-    // On a busy machine a request, too, may be too late now and then.
+    // On a busy machine a request may time out.
     wait_until("answered in time", || {
         let mut client = site.client();
         let head = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -71,7 +70,7 @@ fn a_head_that_is_too_large_is_refused() {
     let many: String = (0..500).map(|number| format!("X-{number}: y\r\n")).collect();
     for headers in [format!("X: {}\r\n", "y".repeat(1 << 20)), many] {
         let mut client = site.client();
-        // It need not take all of it.
+        // The server may not take all of it.
         let _ = client
             .0
             .get_mut()
@@ -126,8 +125,7 @@ fn slow_clients_together_hold_no_more_than_the_budget() {
         options.limits.buffers = 0;
         options.limits.buffer_wait = SHORT;
     });
-    // Each chunk in flight holds a part of the budget; the smallest has room for a page and a
-    // chunk, so for 33 chunks.
+    // The smallest budget holds a page and a chunk: 33 chunks.
     let slow: Vec<Client> = (0..100)
         .map(|_| {
             let mut client = site.client();
@@ -144,7 +142,7 @@ fn slow_clients_together_hold_no_more_than_the_budget() {
     wait_until("free again", || site.get("/small").status == 200);
 }
 
-/// What is kept in memory is shared, but what left it may still be on its way to a client.
+/// An evicted content may still be on its way to a client.
 #[test]
 fn slow_clients_of_files_in_memory_hold_no_more_than_the_budget_either() {
     let site = Running::with(tree(), |options| {
@@ -152,7 +150,7 @@ fn slow_clients_of_files_in_memory_hold_no_more_than_the_budget_either() {
         options.limits.buffer_wait = SHORT;
     });
     assert_eq!((site.get("/medium").status, site.get("/small").status), (200, 200));
-    // More than the sockets take, from each; 43 of these files are the budget.
+    // More than the sockets hold; the budget is 43 of these files.
     let slow: Vec<Client> = (0..60)
         .map(|_| {
             let mut client = site.client();
@@ -178,7 +176,7 @@ fn a_device_that_fails_in_mid_file_gives_a_short_body() {
     let (sent, line) = (reply.body.len() as u64, site.lines(1)[0].clone());
     let told: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
     assert!(told >= sent && told < 10 << 20, "{line}");
-    // An error that comes before the head has left cuts the connection without one.
+    // An error before the head is sent cuts the connection.
     let mut client = site.client();
     client.request("GET /part", "Range: bytes=0-9,390000-\r\n");
     assert!(client.try_reply(false).is_none_or(|parts| (parts.status, parts.short) == (206, true)));
@@ -191,7 +189,6 @@ fn a_device_that_fails_at_once_gives_an_error_without_its_reason() {
     assert_eq!(reply.status, 500);
     assert!(!reply.text().contains("secret") && reply.header("etag").is_empty());
     assert_eq!(site.told.problems.lock().unwrap()[..], ["/dead: the device's secret"]);
-    // The connection goes on.
     let mut client = site.client();
     for (path, status) in [("/dead", 500), ("/small", 200)] {
         client.request(&format!("GET {path}"), "");

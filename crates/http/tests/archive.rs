@@ -1,4 +1,4 @@
-//! `?archive=tar`, with a writer of archives that tests control.
+//! `?archive=tar` with a writer controlled by the test.
 
 mod common;
 
@@ -8,13 +8,12 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What the writer writes of a large directory.
 const LARGE: u64 = 5_000_000;
 
-/// Writers at work.
+/// Active writers.
 type Busy = Arc<AtomicUsize>;
 
-/// A server of two archives at a time. Below `endless` the writer ends only when it must.
+/// Two archives at a time. Below `endless` the writer ends only on failure.
 fn site(busy: &Busy) -> Running {
     let busy = busy.clone();
     let write = move |path: &[u8], to: &mut dyn Write| -> io::Result<()> {

@@ -1,5 +1,4 @@
-//! Directory pages in a browser: light, dark, on a phone, with the filter used, and not a word on
-//! the console.
+//! Directory pages in a browser: light, dark, on a phone, filtered, without console messages.
 
 mod chromium;
 mod common;
@@ -36,10 +35,10 @@ fn site() -> Running {
 
 const SHOWN: &str = "[...document.querySelectorAll('tbody tr')].filter(row => row.offsetHeight > 0).length";
 
-/// The beginning of the first row's name.
+/// Start of the first row's name.
 const FIRST: &str = "document.querySelector('tbody .name').textContent.slice(0, 23).replace('/', '')";
 
-/// The least contrast, by WCAG, of any text against what it stands on.
+/// Least contrast of text by WCAG.
 const CONTRAST: &str = r#"
     (() => {
         const parse = (color) => color.match(/[\d.]+/g).map(Number);
@@ -78,7 +77,7 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     }
     assert_ne!(grounds[0], grounds[1], "dark is light");
 
-    // A page that holds every row filters while one types.
+    // A complete page filters while the user types.
     browser.open(&url("/"));
     browser.evaluate("document.querySelector('input').focus()");
     assert_eq!(browser.evaluate(SHOWN), 11);
@@ -86,7 +85,7 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     assert_eq!(browser.evaluate(SHOWN), 1);
     assert_eq!(browser.evaluate("document.querySelector('#count').textContent"), "1 of 11 entries");
     browser.picture("typed-dark-360");
-    // One that does not asks the server.
+    // An incomplete one asks the server.
     browser.open(&url("/many/"));
     assert_eq!(browser.evaluate(SHOWN), 1000);
     browser.evaluate("document.querySelector('input').focus()");
@@ -94,7 +93,7 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     browser.wait_for_load();
     assert_eq!(browser.evaluate(SHOWN), 12);
     assert_eq!(browser.evaluate("document.activeElement.name"), "filter");
-    // The head of a column sorts, and the order stays when the filter is used.
+    // The filter keeps the order.
     browser.open(&url("/"));
     browser.click("th.size a");
     assert_eq!(browser.evaluate(FIRST), "a rather long file name");
@@ -110,7 +109,6 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
     browser.type_text("149");
     browser.wait_for_load();
     assert_eq!(browser.evaluate(FIRST), "file-1499");
-    // The link to an archive keeps it under the directory's name.
     browser.open(&url("/etc/ssh/"));
     let dir = tempfile::tempdir().unwrap();
     browser.keep_downloads(dir.path());
@@ -120,15 +118,14 @@ fn directory_pages_are_readable_and_quiet_in_a_browser() {
         browser.evaluate("0");
         std::fs::metadata(&kept).is_ok_and(|kept| kept.len() == 900_000)
     });
-    // Without scripts the form does it.
+    // The form works without scripts.
     browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({"value": true}));
     browser.open(&url("/?filter=READ"));
     assert_eq!(site.get("/?filter=READ").text().matches("<tr class").count(), 1);
     browser.call("Emulation.setScriptExecutionDisabled", serde_json::json!({"value": false}));
 
     assert_eq!(browser.complaints, [""; 0]);
-    // The console would have told: something that is not there, and something that the policy
-    // forbids.
+    // Control: a missing file and a policy violation do reach the console.
     browser.open(&url("/"));
     browser
         .evaluate("document.body.append(Object.assign(document.createElement('img'), {src: '/none.png'}))");

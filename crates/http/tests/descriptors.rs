@@ -1,4 +1,4 @@
-//! File descriptors, counted: alone in its process, since the others open some, too.
+//! Counts file descriptors: alone in its process, because other tests open some.
 
 mod common;
 
@@ -18,8 +18,7 @@ fn no_descriptor_stays_behind() {
     assert_eq!(site.get("/small").status, 200);
     let serving = descriptors();
     let abuse = |kept: &mut Vec<Client>| {
-        // Says nothing; breaks off in a head; breaks off in a body; is broken off; asks much and
-        // reads nothing; goes on.
+        // Clients: silent; cut in a head; cut in a body; cut off by the server; greedy; normal.
         drop(site.client());
         site.client().send(b"GET /la");
         let mut client = site.client();

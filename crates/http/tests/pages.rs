@@ -1,11 +1,10 @@
-//! Directories as pages and as JSON, and the page of figures.
+//! Directories as pages and JSON, and metrics.
 
 mod common;
 
 use common::{CHANGED_DATE, Client, MemFs, Running, Thing};
 use std::collections::BTreeSet;
 
-/// The links of a page's rows.
 fn rows(page: &str) -> Vec<String> {
     let cells = page.split("<td class=\"name\"><a href=\"").skip(1);
     cells.map(|cell| cell.split('"').next().unwrap().to_owned()).collect()
@@ -95,7 +94,7 @@ fn a_large_directory_is_shown_a_page_at_a_time() {
     }
 }
 
-/// The rest of the address of each link that `mark` is in.
+/// The rest of each address that contains `mark`.
 fn links(page: &str, mark: &str) -> Vec<String> {
     let links =
         page.split("<a href=\"").skip(1).filter(|link| link.split("</a>").next().unwrap().contains(mark));

@@ -1,4 +1,4 @@
-//! Basic authentication. The hashes are libxcrypt's, at the least cost.
+//! Basic authentication. Hashes are libxcrypt's at the lowest cost.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What a request gets: files, ranges, conditions, refusals.
+//! Files, ranges, conditions, refusals.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn head_tells_what_get_would() {
         assert_eq!(shown(&get), shown(&head), "{path}");
         assert_eq!(head.body, b"");
     }
-    // RFC 9110 §14.2 defines ranges for GET alone.
+    // RFC 9110 §14.2: GET only.
     assert_eq!(site.ask("HEAD /hello.txt", "Range: bytes=0-1\r\n").status, 200);
 }
 
@@ -145,7 +145,6 @@ fn a_client_that_has_the_file_is_not_sent_it_again() {
     assert_eq!(ask(&format!("If-Range: {tag}\r\nRange: bytes=0-0\r\n")).status, 206);
     assert_eq!(ask(&format!("If-Range: {CHANGED_DATE}\r\nRange: bytes=0-0\r\n")).status, 206);
     assert_eq!(ask("If-Range: \"other\"\r\nRange: bytes=0-0\r\n").status, 200);
-    // Other content, other tag.
     assert_ne!(site.get("/notes").header("etag"), tag);
 }
 
@@ -184,7 +183,7 @@ fn nothing_outside_the_file_system_has_a_name() {
         assert!(matches!(reply.status, 400 | 404), "{path}: {}", reply.status);
         assert!(!reply.text().contains("root:"));
     }
-    // A link may point above the root: that is the root, as for any process in a chroot.
+    // `..` of the root is the root, as in a chroot.
     assert_eq!(site.get("/dir/up").text(), "Hello, world");
     assert_eq!(site.get("/absolute").text(), "inside");
     for path in ["/loop", "/dangling", "/none", "/hello.txt/", "/hello.txt/x", "/dir/none"] {
@@ -293,7 +292,7 @@ fn each_request_is_told_in_the_common_log_format() {
     assert!(lines[1].ends_with("] \"HEAD /none HTTP/1.1\" 404 -"), "{}", lines[1]);
 }
 
-/// A small file that was read before needs no device; nor does a name that is known to be missing.
+/// Cached files and negative dentries need no device.
 #[test]
 fn what_is_in_memory_is_answered_while_every_reader_waits() {
     let gate = Arc::new(Mutex::new(()));
@@ -309,8 +308,7 @@ fn what_is_in_memory_is_answered_while_every_reader_waits() {
     let closed = gate.lock().unwrap();
     let mut waiting = site.client();
     waiting.request("GET /stuck", "");
-    // Another that needs a reader waits behind it, here or there: so the device is asked by now, or
-    // will be before this.
+    // Queued behind the first reader: the device has been asked by then.
     let mut behind = site.client();
     behind.request("GET /unread", "");
     assert_eq!(site.get("/small.txt"), first, "and all that is said of it");

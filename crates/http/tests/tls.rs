@@ -1,4 +1,4 @@
-//! Clients that begin TLS and do not go on.
+//! Clients that start TLS and stop.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A certificate by openssl(1). `None`, with the reason printed, where there is none.
+/// `None`: there is no openssl(1).
 fn certificate() -> Option<Tls> {
     let dir = tempfile::tempdir().unwrap();
     let made = Command::new("openssl")
@@ -38,7 +38,7 @@ fn a_handshake_that_does_not_end_is_cut_off() {
         options.limits.head_time = SHORT;
     });
     let mut clients: Vec<_> = (0..2).map(|_| site.client()).collect();
-    // The first byte of a handshake, and a part of its first message.
+    // First byte of a handshake, and part of its first message.
     clients[0].send(&[0x16]);
     clients[1].send(&[0x16, 3, 1, 1, 0, 1, 0]);
     assert!(clients.iter_mut().all(common::Client::ends), "without an answer");
@@ -69,10 +69,10 @@ fn a_client_that_does_not_read_over_tls_is_cut_off() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Its standard output fills up, and it reads no more.
+    // Output fills up unread.
     let request = "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
     client.stdin.as_mut().unwrap().write_all(request.as_bytes()).unwrap();
-    // A request is logged when its response has ended.
+    // A request is logged at the end of its response.
     wait_until("cut off", || !site.told.lines.lock().unwrap().is_empty());
     let _ = client.kill();
     client.wait().unwrap();

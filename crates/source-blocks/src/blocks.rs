@@ -1,14 +1,13 @@
-//! The device: blocks of an origin in memory, and the reads that wait for others.
+//! The device: cached blocks of an origin, and waiting reads.
 //!
-//! A read of blocks that are here is a copy. Any other waits on its missing blocks; each of them is
-//! fetched once, however many reads wait for it, from the store where that has it. Missing blocks
-//! are collected for a moment, so that reads that are submitted together are fetched together.
+//! Reads of cached blocks are copies. Others wait for their missing blocks, each fetched once, from
+//! the store if possible. Missing blocks are collected briefly so that reads submitted together
+//! share requests.
 //!
 //! # Who protects what
-//! One mutex protects the blocks that are fetched, the reads that wait for them, and the planner.
-//! It is never held while something is fetched or a reader is told. Blocks that are here are in a
-//! cache with locks of its own; a block enters it before it leaves the list of those that are
-//! fetched.
+//! A mutex protects missing blocks, waiting reads and the planner. Fetches and callbacks run
+//! without it. The cache of blocks locks itself; a block enters it before it leaves the missing
+//! ones.
 
 use crate::origin::{Fetched, Origin, Store};
 use crate::plan::{BLOCK, Planner};
@@ -26,14 +25,14 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
-/// Blocks in memory: 32 MiB. The caches above have what is used often.
+/// 32 MiB: higher caches keep the hot blocks.
 const IN_MEMORY: usize = 512;
-/// Requests at a time.
+/// Concurrent requests.
 const CONNECTIONS: usize = 16;
-/// Longest time for which submitted reads are collected.
+/// Longest time to collect submitted reads.
 const LONGEST_PLUG: Duration = Duration::from_millis(1);
 
-/// An origin as a device that is read only.
+/// An origin as a read-only device.
 pub struct Blocks<O, S>(Arc<Shared<O, S>>);
 
 struct Shared<O, S> {
@@ -50,25 +49,23 @@ struct Shared<O, S> {
     ahead: AtomicU64,
 }
 
-/// A block that is here.
 struct Block {
     bytes: Bytes,
-    /// The sixteenths of it that were read.
+    /// Sixteenths that were read.
     used: AtomicU16,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Blocks that are fetched or will be, with the reads that wait for each.
+    /// Fetched or to be fetched, with the waiting reads.
     missing: HashMap<u64, Vec<Arc<Waiting>>>,
-    /// Those of them that were not looked for in the store yet.
+    /// Subset not looked up in the store.
     wanted: BTreeSet<u64>,
-    /// Those of them that are not in the store, and that no request asks for yet.
+    /// Subset missing in the store and not requested.
     elsewhere: BTreeSet<u64>,
     planner: Planner,
 }
 
-/// A read that waits for blocks.
 struct Waiting {
     offset: u64,
     state: Mutex<Option<State>>,
@@ -87,8 +84,7 @@ impl<O, S> Clone for Blocks<O, S> {
 }
 
 impl<O: Origin, S: Store> Blocks<O, S> {
-    /// A device over an origin. What is fetched is kept in `store`; `first` is the origin's
-    /// beginning, where it is known already.
+    /// A device over an origin with a `store`; `first` is the known start of the origin.
     ///
     /// # Errors
     /// Those of [`runtime`].
@@ -186,7 +182,7 @@ impl<O: Origin, S: Store> BlockDevice for Blocks<O, S> {
     }
 }
 
-/// The blocks of `len` bytes at `offset`.
+/// Blocks of a byte range.
 fn blocks(offset: u64, len: usize) -> Range<u64> {
     offset / BLOCK..(offset + len as u64).div_ceil(BLOCK)
 }
@@ -196,12 +192,11 @@ impl<O: Origin, S: Store> Shared<O, S> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks of the origin.
     fn count(&self) -> u64 {
         self.origin.size().div_ceil(BLOCK)
     }
 
-    /// Copies bytes of blocks that are here; `false` where one is missing.
+    /// `false`: a block is missing.
     fn copy_here(&self, offset: u64, buf: &mut [u8]) -> bool {
         blocks(offset, buf.len()).all(|number| match self.here.get(&number) {
             Some(block) => {
@@ -212,7 +207,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         })
     }
 
-    /// Copies the bytes that a block has of `buf`, which begins at `offset`.
+    /// Copies a block's part of `buf`, which starts at `offset`.
     fn copy(&self, block: &Block, number: u64, offset: u64, buf: &mut [u8]) {
         let start = (number * BLOCK).max(offset);
         let end = (number * BLOCK + block.bytes.len() as u64).min(offset + buf.len() as u64);
@@ -226,7 +221,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         buf[within(offset)].copy_from_slice(&block.bytes[range]);
     }
 
-    /// Reads what is not all here. Requests go out after `plug`.
+    /// Reads with missing blocks. Requests are sent after `plug`.
     fn read(self: &Arc<Self>, offset: u64, buf: Vec<u8>, done: Done, plug: Duration) {
         let numbers = blocks(offset, buf.len());
         let waiting = Arc::new(Waiting { offset, state: Mutex::default() });
@@ -246,7 +241,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         if self.store.is_none() {
             queue.none_in_store();
         }
-        // Set before the mutex is released: the blocks' arrival finds it.
+        // Before unlocking: arriving blocks find it.
         let mut buf = buf;
         here.iter().for_each(|(number, block)| self.copy(block, *number, offset, &mut buf));
         if missing == 0 {
@@ -270,15 +265,14 @@ impl<O: Origin, S: Store> Shared<O, S> {
         });
     }
 
-    /// Takes blocks that are wanted from the store, and requests the others.
+    /// Takes blocks from the store and requests the others.
     async fn fetch_wanted(self: Arc<Self>) {
         if self.store.is_some() {
             let shared = Arc::clone(&self);
-            // The store blocks the thread.
+            // The store blocks.
             let _ = tokio::task::spawn_blocking(move || shared.take_from_store()).await;
         }
-        // Planned with a connection in hand: blocks that are missed while all are busy share the
-        // next request.
+        // With a connection: blocks missed while all are busy share the next request.
         let connection = self.connections.acquire().await;
         let mut runs = self.plan().into_iter();
         let first = runs.next();
@@ -295,7 +289,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         drop(connection);
     }
 
-    /// Takes blocks that are wanted from the store, where it has them.
+    /// As far as the store has them.
     fn take_from_store(&self) {
         let mut wanted = std::mem::take(&mut self.queue().wanted);
         wanted.retain(|&number| match self.store.as_ref().and_then(|store| store.get(number)) {
@@ -310,7 +304,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         self.queue().elsewhere.append(&mut wanted);
     }
 
-    /// The requests for the blocks that no request asks for yet.
+    /// Requests for blocks not yet requested.
     fn plan(&self) -> Vec<Range<u64>> {
         let mut queue = self.queue();
         let wanted = std::mem::take(&mut queue.elsewhere);
@@ -327,14 +321,14 @@ impl<O: Origin, S: Store> Shared<O, S> {
         runs
     }
 
-    /// Fetches blocks, with a connection in the caller's hand.
+    /// The caller holds a connection.
     async fn fetch(self: &Arc<Self>, run: Range<u64>) {
         let range = run.start * BLOCK..(run.end * BLOCK).min(self.origin.size());
         match self.origin.fetch(range).await {
             Ok(Fetched { bytes, latency, transfer }) => {
                 self.queue().planner.pace.measured(latency, transfer, bytes.len() as u64);
                 let shared = Arc::clone(self);
-                // The store blocks the thread.
+                // The store blocks.
                 tokio::task::spawn_blocking(move || shared.arrived(run.start, &bytes));
             }
             Err(_) if O::FAILS_BY_RANGE => run.for_each(|number| self.read_each_alone(number)),
@@ -342,13 +336,13 @@ impl<O: Origin, S: Store> Shared<O, S> {
         }
     }
 
-    /// Keeps blocks that were fetched, in the store first: the program may end once a read is told.
+    /// Stores fetched blocks before ending reads: the program may exit then.
     fn arrived(&self, first: u64, bytes: &Bytes) {
         for (number, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
             if let Some(store) = &self.store {
                 store.put(number, bytes);
             }
-            // A copy: a slice would keep all of its request in memory.
+            // A slice would keep the whole request in memory.
             let block = self.keep(number, Bytes::copy_from_slice(bytes));
             self.tell(number, &Ok(block));
         }
@@ -360,7 +354,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         block
     }
 
-    /// Gives a block that has come, or the error, to the reads that wait for it.
+    /// Passes a block or an error to its waiting reads.
     fn tell(&self, number: u64, fetched: &Result<Arc<Block>, O::Error>) {
         let waiting = self.queue().missing.remove(&number).unwrap_or_default();
         for read in waiting {
@@ -371,7 +365,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
         }
     }
 
-    /// Has each read that waits for a block ask for its own bytes, and no others.
+    /// Repeats each waiting read for its own bytes only.
     fn read_each_alone(self: &Arc<Self>, number: u64) {
         let waiting = self.queue().missing.remove(&number).unwrap_or_default();
         for read in waiting {
@@ -387,7 +381,7 @@ impl<O: Origin, S: Store> Shared<O, S> {
 }
 
 impl Queue {
-    /// Lets a read wait for a block.
+    /// Adds a read to a block's waiters.
     fn want(&mut self, number: u64, read: &Arc<Waiting>) {
         let waiting = self.missing.entry(number).or_insert_with(|| {
             self.wanted.insert(number);
@@ -396,7 +390,7 @@ impl Queue {
         waiting.push(Arc::clone(read));
     }
 
-    /// Takes none of the wanted blocks from the store.
+    /// Treats all blocks as missing in the store.
     fn none_in_store(&mut self) {
         self.elsewhere.append(&mut self.wanted);
     }
@@ -411,7 +405,6 @@ impl Waiting {
         *self.state() = Some(state);
     }
 
-    /// Has a block copied, and ends the read with the last one.
     fn take(&self, copy: impl FnOnce(u64, &mut [u8])) {
         let mut slot = self.state();
         let Some(state) = slot.as_mut() else { return };
@@ -427,14 +420,13 @@ impl Waiting {
         }
     }
 
-    /// Ends the read with an error. Blocks that come later are not for it.
+    /// Fails the read; later blocks are ignored.
     fn fail(&self, error: impl Into<io::Error>) {
         if let Some(State { done, .. }) = self.end() {
             done(Err(error.into()));
         }
     }
 
-    /// Ends the waiting. `None` where it has ended.
     fn end(&self) -> Option<State> {
         self.state().take()
     }

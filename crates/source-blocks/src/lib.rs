@@ -1,9 +1,8 @@
-//! Slow origins as block devices that are read only.
+//! Read-only block devices over slow origins.
 //!
-//! An [`Origin`] answers requests for ranges of bytes, each of which costs its latency.
-//! [`Blocks`] is the device over it: blocks of 64 KiB, several in a request where the latency makes
-//! that worth it, each fetched once, however many threads read it. A [`Store`] keeps them for later
-//! runs.
+//! An [`Origin`] serves byte ranges, each at the cost of its latency. [`Blocks`] reads 64 KiB
+//! blocks, several per request where the latency justifies it, each once for all threads. A
+//! [`Store`] keeps them for later runs.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

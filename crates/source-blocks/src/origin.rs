@@ -1,4 +1,4 @@
-//! What the device is made over: an origin, and a store of what was fetched.
+//! Interfaces of origin and store.
 
 use bytes::Bytes;
 use dentree_blockdev::Transfers;
@@ -6,16 +6,16 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bytes that are slow to ask for. They do not change.
+/// Constant bytes behind a latency.
 pub trait Origin: Send + Sync + 'static {
-    /// Why a request failed. Every read that waits for the request gets it.
+    /// Why a request fails; passed to all waiting reads.
     type Error: Clone + Into<io::Error> + Send + Sync + 'static;
 
-    /// Whether a request may fail for a part of its range. Then reads that wait for a request that
-    /// failed are asked for one by one.
+    /// Whether a request may fail for part of its range. Then reads of a failed request are
+    /// repeated one by one.
     const FAILS_BY_RANGE: bool;
 
-    /// Bytes in all.
+    /// Size in bytes.
     fn size(&self) -> u64;
 
     /// What tells its bytes from others under the same name.
@@ -26,30 +26,30 @@ pub trait Origin: Send + Sync + 'static {
     /// The bytes of a range, all of them.
     fn fetch(&self, range: Range<u64>) -> impl Future<Output = Result<Fetched, Self::Error>> + Send;
 
-    /// Requests made and bytes fetched since the origin was opened.
+    /// Transfers since opening.
     fn transfers(&self) -> Transfers;
 }
 
-/// The bytes of a range, and how long they took.
+/// A fetched range with its timing.
 #[derive(Debug)]
 pub struct Fetched {
-    /// As many as were asked for.
+    /// As requested.
     pub bytes: Bytes,
-    /// From the request to the head of the answer.
+    /// Until the head of the response.
     pub latency: Duration,
     /// From there to the end.
     pub transfer: Duration,
 }
 
-/// Keeps blocks for later runs. A failure is a block that is not there: a store is a help.
+/// Keeps blocks for later runs. A failure is a missing block.
 pub trait Store: Send + Sync + 'static {
-    /// Whether a block is there, as far as is known without reading it.
+    /// Whether a block is probably there.
     fn has(&self, number: u64) -> bool;
 
-    /// A block, where it is there and whole.
+    /// A complete block.
     fn get(&self, number: u64) -> Option<Vec<u8>>;
 
-    /// Keeps a block, where there is room.
+    /// Keeps a block if there is room.
     fn put(&self, number: u64, bytes: &[u8]);
 }
 

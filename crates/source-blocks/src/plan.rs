@@ -1,26 +1,26 @@
-//! Which blocks to fetch in which requests: pure functions of numbers.
+//! Plans requests for blocks: pure functions.
 //!
-//! A request costs its latency, whatever its length. So as much is fetched with it as the line
-//! carries in that time, within limits, and blocks with a small gap between them share a request.
+//! A request costs its latency, so it fetches as much as the connection carries in that time,
+//! within limits. Blocks with small gaps share a request.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The unit of fetching and caching, in bytes.
+/// Unit of fetching and caching, in bytes.
 pub const BLOCK: u64 = 64 << 10;
-/// Blocks of the first request, in number: superblock and group descriptors.
+/// Blocks of the first request: superblock and group descriptors.
 pub const FIRST: u64 = 4;
-/// Most blocks around one that is wanted by itself.
+/// Most blocks for a single one.
 const WIDEST: u64 = 4;
-/// Most blocks between two that share a request.
+/// Within a request, in blocks.
 const LARGEST_GAP: u64 = 16;
-/// Most blocks of a request.
+/// In blocks.
 const LONGEST: u64 = 64;
-/// Most sequential readers that are recognised.
+/// Detected sequential readers.
 const READERS: usize = 16;
 
-/// What the line does, as measured.
+/// Measured speed.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Pace {
     latency: f64,
@@ -28,18 +28,18 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Takes a request into account: the last few count.
+    /// The last few requests count.
     pub(crate) fn measured(&mut self, latency: Duration, transfer: Duration, len: u64) {
         let mean = |old: f64, new: f64| if old == 0.0 { new } else { old * 0.75 + new * 0.25 };
         self.latency = mean(self.latency, latency.as_secs_f64());
-        // A short transfer is in the buffers of the line, and measures them.
+        // A short transfer only measures buffers.
         if len >= BLOCK {
             let seconds = transfer.as_secs_f64().max(1e-5);
             self.bytes_per_second = mean(self.bytes_per_second, len as f64 / seconds);
         }
     }
 
-    /// Blocks that the line carries in the time that a request costs.
+    /// Blocks carried during the latency.
     fn blocks_per_request(&self) -> u64 {
         (self.latency * self.bytes_per_second) as u64 / BLOCK
     }
@@ -49,17 +49,17 @@ impl Pace {
     }
 }
 
-/// Plans requests; remembers where sequential readers are.
+/// Request planner and detector of sequential readers.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     pub(crate) pace: Pace,
-    /// Where the last requests ended, and how many blocks they had.
+    /// End and length of recent requests.
     ends: VecDeque<(u64, u64)>,
 }
 
 impl Planner {
-    /// Requests for `wanted`, which ascends, of an origin of `count` blocks. Blocks for which
-    /// `is_here` holds are fetched only where they lie in a gap.
+    /// Requests for ascending `wanted` blocks of `count`. Blocks with `is_here` are fetched only in
+    /// gaps.
     pub(crate) fn plan(
         &mut self,
         wanted: impl IntoIterator<Item = u64>,
@@ -81,12 +81,12 @@ impl Planner {
         runs
     }
 
-    /// Nothing was read yet: the first read of the beginning has the blocks that follow, too.
+    /// The first read of the start includes the following blocks.
     pub(crate) fn begin(&mut self) {
         self.ends.push_back((0, FIRST / 2));
     }
 
-    /// A reader may go on where a request ended.
+    /// A reader may continue after it.
     pub(crate) fn remember(&mut self, run: &Range<u64>) {
         if self.ends.len() == READERS {
             self.ends.pop_front();
@@ -94,8 +94,7 @@ impl Planner {
         self.ends.push_back((run.end, run.end - run.start));
     }
 
-    /// A request for a block: after a request that ended there twice as long as that one, else the
-    /// aligned window around it.
+    /// After a request that ends at the block: twice its length. Else the aligned window.
     fn widen(&mut self, block: u64, count: u64, is_here: impl Fn(u64) -> bool) -> Range<u64> {
         let before = self.ends.iter().position(|(end, _)| *end == block);
         let mut run = match before.and_then(|at| self.ends.remove(at)) {

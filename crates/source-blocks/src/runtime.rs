@@ -1,16 +1,16 @@
-//! The threads that do the network's work, for all origins of the process.
+//! Network threads, shared by all origins.
 
 use std::io;
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
 
-/// They wait for sockets, and copy what comes.
+/// They only wait and copy.
 const THREADS: usize = 2;
 
-/// Starts the threads at the first call.
+/// Started by the first call.
 ///
 /// # Errors
-/// The system's, where it has no more threads.
+/// No more threads.
 pub fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let start =

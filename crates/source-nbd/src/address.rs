@@ -8,13 +8,13 @@ use percent_encoding::percent_decode_str;
 
 use crate::Error;
 
-/// The port that IANA gave to NBD.
+/// Assigned by IANA.
 const PORT: u16 = 10809;
 
-/// Longest name of an export in bytes, as the protocol has it.
+/// In bytes, from the protocol.
 const MAX_EXPORT: usize = 4096;
 
-/// Where a server is, and which of its exports is meant.
+/// A server and an export.
 ///
 /// ```
 /// use dentree_source_nbd::Address;
@@ -38,7 +38,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Address {
-    /// The name of the export; the server's default export has an empty one.
+    /// Name of the export; empty means the server's default.
     pub fn export(&self) -> &str {
         &self.export
     }
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Result<Address, String> {
     Ok(Address { text: text.to_owned(), endpoint, export })
 }
 
-/// The host, which may be an IPv6 address in brackets, and the port.
+/// Host, perhaps an IPv6 address in brackets, and port.
 fn tcp(authority: &str) -> Result<Endpoint, String> {
     let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
@@ -99,10 +99,10 @@ fn tcp(authority: &str) -> Result<Endpoint, String> {
     Ok(Endpoint::Tcp { host: decode(host)?, port })
 }
 
-/// The only parameter that is known.
+/// The only known parameter.
 fn socket(query: &str) -> Result<PathBuf, String> {
     match query.split_once('=') {
-        // Absolute, as a program in the background changes its directory.
+        // Absolute, because a daemon changes its directory.
         Some(("socket", path)) if !path.is_empty() && !path.contains('&') => {
             std::path::absolute(decode(path)?).map_err(|error| error.to_string())
         }

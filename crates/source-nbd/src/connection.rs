@@ -1,27 +1,27 @@
-//! The connection to a server, across its losses: requests that wait for their replies.
+//! Requests in flight, across lost connections.
 //!
-//! Two threads belong to a device. The *sender* sends queued requests; the *keeper* reads replies
-//! and, when the connection is lost, makes a new one (`keeper.rs`). Callers only queue requests. So
-//! replies are read whatever a server does not take, and no callback waits for the socket.
+//! A device has two threads. The *sender* sends queued requests; the *keeper* reads replies and
+//! reconnects (`keeper.rs`). Callers only queue: replies are read even if the server takes nothing,
+//! and no callback waits for the socket.
 //!
-//! | state                                    | protected by                                    |
-//! |------------------------------------------|-------------------------------------------------|
-//! | waiting requests, queue, log, the link   | `state` (a leaf)                                |
-//! | the reading half of a socket             | the keeper alone                                |
-//! | the writing half of a socket             | the sender alone once its link is published     |
+//! | state                                | protected by                                |
+//! |--------------------------------------|---------------------------------------------|
+//! | waiting requests, queue, log, link   | `state` (a leaf)                            |
+//! | reading half of a socket             | keeper only                                 |
+//! | writing half of a socket             | sender only, once its link is published     |
 //!
 //! # Guarantees
-//! - N1: each request ends once, with its reply or an error. A request whose connection is lost is
-//!   sent again; after [`MOST_LOSSES`] connections it fails, as it may be what ends the server.
-//! - N2: after a lost connection every write of the log is acknowledged again before any request
-//!   that waits is sent: no read sees content from before an acknowledged write.
-//! - N3: a flush takes writes from the log that were in it when the flush was queued, and none
-//!   before the flush is acknowledged.
-//! - N4: what the server sends is read into buffers of the size that was asked for. A reply that is
-//!   too long, of unknown kind or to an unknown request ends the device.
-//! - N5: no write is sent again where the server may still make it later, and so undo a newer one.
-//!   A server that closes a connection makes no more of its requests. One that does not answer may:
-//!   a time limit that is exceeded with a write in flight ends the device.
+//! - N1: each request ends once, with reply or error. It is repeated after a lost connection; after
+//!   [`MOST_LOSSES`] it fails, because it may be what crashes the server.
+//! - N2: after a lost connection all writes of the log are acknowledged again before other requests
+//!   are sent. No read sees content older than an acknowledged write.
+//! - N3: an acknowledged flush removes from the log the writes that it held when the flush was
+//!   queued.
+//! - N4: replies go into buffers of the requested size. A reply that is too long, of unknown kind
+//!   or to an unknown request ends the device.
+//! - N5: no write is repeated while the server may still execute it, which could undo a newer one.
+//!   A server that closes a connection drops its requests. A silent one may not: a timeout with a
+//!   write in flight ends the device.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufWriter, Write};
@@ -35,42 +35,40 @@ use crate::stream::Socket;
 use crate::wire::{self, Command};
 use crate::write_log::WriteLog;
 
-/// Connections that may be lost under one request.
+/// Lost connections per request.
 pub(crate) const MOST_LOSSES: u32 = 10;
 
 pub(crate) struct Connection {
     pub(crate) export: Export,
     pub(crate) patience: Patience,
     state: Mutex<State>,
-    /// Something to send, or the end.
+    /// New requests, or the end.
     pub(crate) work: Condvar,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// By cookie, so in the order of arrival.
+    /// By cookie: in order of arrival.
     pub(crate) waiting: BTreeMap<u64, Request>,
     queue: VecDeque<u64>,
     next_cookie: u64,
     pub(crate) log: WriteLog,
     link: Option<Link>,
-    /// Why the link was given up by the sender.
+    /// Why the sender lost the link.
     send_error: Option<io::Error>,
     pub(crate) end: Option<End>,
 }
 
-/// The sending side of the present connection.
+/// Sending side of a connection.
 #[derive(Clone)]
 struct Link {
     writer: Arc<Mutex<Box<dyn Write + Send>>>,
     socket: Arc<dyn Socket>,
 }
 
-/// Why a device takes no more requests.
 pub(crate) enum End {
-    /// It is dropped.
     Closed,
-    /// The server is gone or hostile.
+    /// The server is gone or violates the protocol.
     Failed(io::ErrorKind, String),
 }
 
@@ -92,7 +90,7 @@ impl Connection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a request. It ends by its callback.
+    /// Queues a request, which ends by its callback.
     pub(crate) fn start(&self, mut request: Request) {
         let mut state = self.lock();
         if let Some(end) = &state.end {
@@ -109,7 +107,7 @@ impl Connection {
         self.work.notify_all();
     }
 
-    /// Takes no more requests. Those that wait end with an error.
+    /// Fails waiting and later requests.
     pub(crate) fn finish(&self, end: End) {
         let mut state = self.lock();
         let error = state.end.get_or_insert(end).error();
@@ -130,7 +128,7 @@ impl Connection {
         self.work.notify_all();
     }
 
-    /// Gives up a lost connection. Returns why the sender lost it, if it was the sender.
+    /// Gives up a connection. Returns the sender's error if the sender lost it.
     pub(crate) fn retract(&self) -> Option<io::Error> {
         let mut state = self.lock();
         if let Some(link) = state.link.take() {
@@ -139,7 +137,7 @@ impl Connection {
         state.send_error.take()
     }
 
-    /// Sends what is queued, until the device ends.
+    /// Runs until the device ends.
     pub(crate) fn send_requests(&self) {
         let mut state = self.lock();
         while state.end.is_none() {
@@ -157,7 +155,7 @@ impl Connection {
             if let Err(error) = sent
                 && state.link.as_ref().is_some_and(|present| Arc::ptr_eq(&present.writer, &link.writer))
             {
-                // The keeper meets the end of the socket, and makes another connection.
+                // The keeper sees the end of the socket and reconnects.
                 state.send_error = Some(error);
                 state.link = None;
                 link.socket.shut_down();
@@ -166,14 +164,14 @@ impl Connection {
         let link = state.link.take();
         drop(state);
         if let Some(link) = link {
-            // A server that is gone misses nothing.
+            // Useless if the server is gone.
             let _ = link.send(&[(wire::request(Command::Disconnect, u64::MAX, 0, 0), None)]);
             link.socket.shut_down();
         }
     }
 }
 
-/// A header, and what is written.
+/// Header and payload.
 pub(crate) type Frame = ([u8; 28], Option<Arc<[u8]>>);
 
 impl Link {
@@ -182,7 +180,7 @@ impl Link {
     }
 }
 
-/// Sends requests, small ones together.
+/// Gathers small requests.
 pub(crate) fn send(writer: &mut dyn Write, frames: &[Frame]) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(16 << 10, writer);
     for (header, data) in frames {

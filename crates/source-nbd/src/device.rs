@@ -1,4 +1,4 @@
-//! The block device: requests are split, aligned and waited for.
+//! The block device: splits and aligns requests, and waits for them.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::mpsc::channel;
@@ -17,34 +17,31 @@ use crate::stream::{self, Stream};
 use crate::wire::flag;
 use crate::{Address, Error, Patience};
 
-/// Most bytes of one trim.
 const MOST_TRIMMED: u64 = 1 << 30;
 
-/// An export of an NBD server.
+/// Export of an NBD server.
 ///
-/// Requests of all threads are in flight at once. When the connection is lost, another is made,
-/// and what was not answered is asked again; so are writes since the last
-/// [`flush`](BlockDevice::flush), which the server may have lost. What the server cannot do in one
-/// request is split; what is no whole number of its blocks is read, changed and written.
+/// Requests of all threads are in flight at once. After a lost connection unanswered requests are
+/// repeated, and writes since the last [`flush`](BlockDevice::flush), which the server may have
+/// lost. Large requests are split; parts of server blocks are read, changed and written.
 ///
-/// The protocol has no locks: nothing keeps two writers from one export.
+/// The protocol has no locks: nothing prevents a second writer.
 pub struct NbdDevice {
     connection: Arc<Connection>,
     access: Access,
-    /// Held by a write that reads and changes whole blocks of the server.
+    /// Held for read-modify-write of server blocks.
     unaligned: Mutex<()>,
-    /// Says goodbye to the server at the end.
+    /// Disconnects at the end.
     sender: Option<JoinHandle<()>>,
-    /// A server of this device alone.
+    /// A server for this device only.
     server: Option<Box<dyn Send + Sync>>,
 }
 
 impl NbdDevice {
-    /// Connects to the server at `address`.
+    /// Connects to `address`.
     ///
     /// # Errors
-    /// [`Error::NotWritable`] for an export that is read-only, or that cannot be flushed, where it
-    /// is to be written; and those of connecting.
+    /// [`Error::NotWritable`]: read-only, or cannot be flushed. Also errors of connecting.
     pub fn open(address: &Address, access: Access, patience: Patience) -> Result<Self, Error> {
         let stream = stream::connect(address, patience.answer)
             .map_err(|source| Error::Connect { at: address.to_string(), source })?;
@@ -70,7 +67,7 @@ impl NbdDevice {
         Ok(device)
     }
 
-    /// Greets the server, and starts the threads.
+    /// Greets and starts the threads.
     fn begin(
         stream: Stream,
         at: &str,
@@ -108,16 +105,16 @@ impl NbdDevice {
         &self.connection.export
     }
 
-    /// `len` bytes at `offset`, widened to whole units of the server.
+    /// Widens a range to the server's units.
     fn whole_units(&self, offset: u64, len: usize) -> (u64, usize) {
         let unit = u64::from(self.export().unit);
         let start = offset - offset % unit;
         let end = (offset + len as u64).next_multiple_of(unit);
-        // At most two units longer than what is in memory.
+        // At most two units longer than the buffer.
         (start, (end - start) as usize)
     }
 
-    /// Starts reading; `offset` and length are whole units, within the export.
+    /// `offset` and length are whole units within the export.
     fn start_read(&self, offset: u64, mut buf: Vec<u8>, done: Done) {
         let most = self.export().most as usize;
         if buf.is_empty() {
@@ -139,14 +136,13 @@ impl NbdDevice {
         }
     }
 
-    /// Reads whole units.
     fn read_units(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let (done, ended) = channel();
         self.start_read(offset, vec![0; len], Box::new(move |read| drop(done.send(read))));
         ended.recv().unwrap_or_else(|_| Err(End::Closed.error()))
     }
 
-    /// Starts requests that have no result but an error, and waits for all.
+    /// Starts requests without result and waits for all.
     fn all(&self, requests: impl Iterator<Item = Box<dyn FnOnce(Done) -> Request>>) -> io::Result<()> {
         let (done, ended) = channel();
         for request in requests {
@@ -158,7 +154,7 @@ impl NbdDevice {
         ended.into_iter().try_for_each(|ended| ended.map(drop))
     }
 
-    /// Writes whole units, in as many requests as the server wants.
+    /// Writes whole units in requests of the server's size.
     fn write_units(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let most = self.export().most as usize;
         let pieces = data.chunks(most).enumerate().map(|(number, piece)| {
@@ -177,7 +173,7 @@ impl NbdDevice {
     }
 }
 
-/// Parts of a read that come in any order.
+/// Parts of a read, in any order.
 struct Gathered {
     parts: Vec<Option<Vec<u8>>>,
     missing: usize,
@@ -196,7 +192,7 @@ impl Gathered {
             }
             Err(error) => Some(Err(error)),
         };
-        // The first error, or the last part.
+        // First error or last part.
         let done = if all.is_some() { this.done.take() } else { None };
         drop(this);
         if let (Some(all), Some(done)) = (all, done) {
@@ -284,7 +280,7 @@ impl BlockDevice for NbdDevice {
         if !self.export().has(flag::TRIM) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // Only whole units can be given back.
+        // Only whole units can be trimmed.
         let unit = u64::from(self.export().unit);
         let (start, end) = (offset.next_multiple_of(unit), (offset + len) / unit * unit);
         let pieces = (start..end.max(start)).step_by(MOST_TRIMMED as usize).map(|at| {
@@ -314,7 +310,6 @@ impl BlockDevice for NbdDevice {
 impl Drop for NbdDevice {
     fn drop(&mut self) {
         self.connection.finish(End::Closed);
-        // The keeper ends by itself: it may be connecting, or be the thread that drops this.
         if let Some(sender) = self.sender.take() {
             let _ = sender.join();
         }

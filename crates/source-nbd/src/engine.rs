@@ -1,12 +1,11 @@
-//! Files in the formats of others, through the programs that read them.
+//! Foreign formats through programs that serve them.
 //!
-//! A program serves one client, this process, and nothing of it is left when that is gone:
-//! - nbdkit speaks over a pair of sockets, has no name, and ends when its peer does.
-//! - qemu-nbd wants to listen. It inherits a listening socket to which this process is connected
-//!   already, and whose name is gone before the program starts. It ends after its last client. As a
-//!   client that is killed during the greeting is none yet, it is also killed at the end of the
-//!   thread that started it, where setpriv(1) is there to ask for that (a SIGTERM while it starts
-//!   is lost). What was flushed is in the image.
+//! A program serves this process alone and must not outlive it:
+//! - nbdkit uses a socket pair and ends with its peer.
+//! - qemu-nbd must listen. It inherits a listening socket that is already connected and unlinked,
+//!   and ends after its last client. A client killed during the greeting does not count, so
+//!   setpriv(1), if installed, also kills the program with the thread that started it (a SIGTERM
+//!   during start is lost). Flushed data is in the image.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -24,18 +23,17 @@ use dentree_blockdev::{Access, Engine, FileDevice, Format};
 use crate::wire::shown;
 use crate::{Error, NbdDevice, Patience};
 
-/// Passes the listening socket, standard input, as systemd does; not for a parent that is gone.
+/// Passes the listening socket, standard input, as systemd does; exits if the parent is gone.
 const ACTIVATE: &str = r#"[ "$PPID" = "$DENTREE" ] || exit 1
 LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// Time that a program gets to end by itself.
+/// Time to end without a kill.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// Opens `file`, which has another format, through `engine`. The file stays locked meanwhile.
+/// Opens a `file` of another format through `engine`, and keeps it locked.
 ///
 /// # Errors
-/// [`Error::Missing`] where the program is not installed, [`Error::Engine`] where it fails, and
-/// [`Error::NotWritable`].
+/// [`Error::Missing`]: not installed. [`Error::Engine`]: it fails. [`Error::NotWritable`].
 pub fn open_foreign(
     file: Arc<FileDevice>,
     format: &Format,
@@ -68,7 +66,6 @@ pub fn open_foreign(
     }
 }
 
-/// The program's path, or `None` where it is not installed.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file())
@@ -92,7 +89,7 @@ fn qemu_nbd(program: &Path, file: &Path, format: &str, access: Access) -> io::Re
     if access == Access::ReadOnly {
         command.arg("--read-only");
     }
-    // With a slash in front, no part of the name is taken for a protocol.
+    // The leading slash prevents a protocol prefix.
     command.arg(std::path::absolute(file)?).stdin(OwnedFd::from(listener)).stdout(Stdio::null());
     Ok((socket, Server::start(command)?))
 }
@@ -107,7 +104,7 @@ fn nbdkit(program: &Path, file: &Path, filter: &str) -> io::Result<(UnixStream, 
     Ok((socket, Server::start(command)?))
 }
 
-/// The last line that a program wrote.
+/// Last line of output.
 fn last_line(mut messages: File) -> io::Result<String> {
     const LONGEST: u64 = 4096;
     messages.rewind()?;
@@ -117,12 +114,11 @@ fn last_line(mut messages: File) -> io::Result<String> {
     Ok(shown(last.unwrap_or(b"it ended without a message")))
 }
 
-/// A running program. Dropped after the last goodbye to it, it waits for its end.
+/// Running program. After the last disconnect, dropping it waits for the end.
 struct Server {
     child: Child,
-    /// Standard error.
     messages: File,
-    /// Ends the thread that started the program, which must live as long.
+    /// Ends the starting thread, which must live as long.
     _starter: Sender<()>,
 }
 
@@ -134,7 +130,7 @@ impl Server {
         let (starter, end) = channel::<()>();
         thread::Builder::new().name("nbd-engine".to_owned()).spawn(move || {
             let child = command.spawn();
-            // Its copies of the sockets: the program's are the last.
+            // Closes our copies of the sockets.
             drop(command);
             if started.send(child).is_ok() {
                 let _ = end.recv();

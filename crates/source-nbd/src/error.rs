@@ -2,81 +2,81 @@
 
 use std::io;
 
-/// Why a device could not be opened over NBD.
+/// Why a device cannot be opened over NBD.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is none.
+    /// Invalid address.
     #[error("{at}: {problem}")]
     Address {
-        /// What was given.
+        /// Address.
         at: String,
-        /// What is wrong with it.
+        /// Problem.
         problem: String,
     },
     /// No connection.
     #[error("{at}: cannot connect: {}; is the server running there?", reason(source))]
     Connect {
-        /// The address.
+        /// Address.
         at: String,
-        /// The reason.
+        /// Reason.
         source: io::Error,
     },
-    /// The connection ended, or the server does not speak the protocol.
+    /// The greeting fails.
     #[error("{at}: greeting the server: {}", reason(source))]
     Greeting {
-        /// The address.
+        /// Address.
         at: String,
-        /// What happened.
+        /// Reason.
         source: io::Error,
     },
     /// The server refuses.
     #[error("{at}: {problem}")]
     Refused {
-        /// The address.
+        /// Address.
         at: String,
-        /// Its reason.
+        /// Reason.
         problem: String,
     },
-    /// It is to be written, and cannot be.
+    /// The export cannot be written.
     #[error("{at}: cannot be written: {problem}")]
     NotWritable {
-        /// The address.
+        /// Address.
         at: String,
-        /// Why not, and what to do.
+        /// Reason and remedy.
         problem: &'static str,
     },
-    /// No thread can be had that does the network's work.
+    /// The network threads cannot start.
     #[error("cannot start the threads for the network: {}", reason(.0))]
     Threads(io::Error),
-    /// The program that reads a format is not installed.
+    /// The program for a format is not installed.
     #[error(
         "{at}: this is {format}, which {program} would open: install the package {package}, or: {remedy}"
     )]
     Missing {
-        /// The file.
+        /// File.
         at: String,
-        /// Its format, with an article.
+        /// Format, with an article.
         format: &'static str,
-        /// The program.
+        /// Program.
         program: &'static str,
-        /// Where it comes from.
+        /// Package.
         package: &'static str,
-        /// How to do without.
+        /// Alternative.
         remedy: &'static str,
     },
-    /// The program that reads a format fails.
+    /// The program for a format fails.
     #[error("{at}: {program} cannot open it: {problem}")]
     Engine {
-        /// The file.
+        /// File.
         at: String,
-        /// The program.
+        /// Program.
         program: &'static str,
-        /// What it says.
+        /// Its message.
         problem: String,
     },
 }
 
-/// The reason of the operating system in words, without its number.
+/// Without the errno.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

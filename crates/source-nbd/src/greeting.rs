@@ -1,7 +1,6 @@
-//! The greeting (fixed newstyle): from a connected socket to an export that takes requests.
+//! The greeting (fixed newstyle), which selects an export.
 //!
-//! Nothing that the server says is allocated by its own length: replies to options are limited, and
-//! lengths beyond the limit are errors.
+//! Replies to options are limited: the server's lengths never size an allocation.
 
 use std::io::{self, Read, Write};
 
@@ -11,7 +10,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 const OPTION: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 
-/// Handshake flags, of server and client.
+/// Handshake flags of both sides.
 const FIXED_NEWSTYLE: u16 = 1 << 0;
 const NO_ZEROES: u16 = 1 << 1;
 
@@ -26,26 +25,25 @@ const REP_ERROR: u32 = 1 << 31;
 const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 
-/// Longest reply to an option, and most of them to one.
+/// Longest reply to an option, and their number.
 const MAX_REPLY: u32 = 64 << 10;
 const MAX_REPLIES: u32 = 1000;
 
-/// Most bytes in a request where the server names no limit.
+/// Default of the server's limit.
 const MAX_REQUEST: u32 = 32 << 20;
-/// Largest unit of a request, as the protocol has it.
+/// From the protocol.
 const MAX_UNIT: u32 = 64 << 10;
 
-/// What the server tells of the export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Export {
-    /// In bytes, whole units.
+    /// In bytes; a multiple of `unit`.
     pub(crate) size: u64,
     pub(crate) flags: u16,
-    /// Offset and length of each request are multiples of it; a power of two.
+    /// Alignment of offsets and lengths; a power of two.
     pub(crate) unit: u32,
-    /// Most bytes that a request moves, whole units.
+    /// Longest request; a multiple of `unit`.
     pub(crate) most: u32,
-    /// Reads are answered in chunks.
+    /// Reads have structured replies.
     pub(crate) structured: bool,
 }
 
@@ -55,7 +53,7 @@ impl Export {
     }
 }
 
-/// Chooses the export `name`. Refusals of the server are [`io::ErrorKind::ConnectionRefused`].
+/// Selects export `name`. A refusal is [`io::ErrorKind::ConnectionRefused`].
 pub(crate) fn greet(reader: &mut impl Read, writer: &mut impl Write, name: &str) -> io::Result<Export> {
     if read_u64(reader)? != MAGIC {
         return Err(violation("its first bytes are not NBD's"));
@@ -67,22 +65,21 @@ pub(crate) fn greet(reader: &mut impl Read, writer: &mut impl Write, name: &str)
     writer.write_all(&u32::from(flags).to_be_bytes())?;
     let structured = ask(reader, writer, OPT_STRUCTURED_REPLY, &[], |_, _| Ok(()))?.is_ok();
     let mut told = Told::default();
-    // At most 4096 bytes of name.
+    // At most 4096 bytes.
     let len = u32::try_from(name.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let infos = [1u16.to_be_bytes(), INFO_BLOCK_SIZE.to_be_bytes()].concat();
     let data = [&len.to_be_bytes()[..], name.as_bytes(), &infos].concat();
     match ask(reader, writer, OPT_GO, &data, |kind, info| told.add(kind, info))? {
         Ok(()) => told.export(structured),
         Err(refusal) => {
-            // A goodbye, which needs no answer.
+            // Needs no reply.
             let _ = ask_only(writer, OPT_ABORT, &[]);
             Err(io::Error::new(io::ErrorKind::ConnectionRefused, refusal))
         }
     }
 }
 
-/// Sends an option and reads its replies, each information into `info`. The inner error is the
-/// server's refusal.
+/// Sends an option and collects information in `info`. The inner error is a refusal.
 fn ask(
     reader: &mut impl Read,
     writer: &mut impl Write,
@@ -115,7 +112,6 @@ fn ask(
 }
 
 fn ask_only(writer: &mut impl Write, option: u32, data: &[u8]) -> io::Result<()> {
-    // At most a name and a few bytes.
     let len = u32::try_from(data.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let head = [&OPTION.to_be_bytes()[..], &option.to_be_bytes(), &len.to_be_bytes()].concat();
     writer.write_all(&[&head, data].concat())?;
@@ -138,7 +134,7 @@ fn refusal(kind: u32, message: &[u8]) -> String {
     }
 }
 
-/// The information that came so far.
+/// Information so far.
 #[derive(Default)]
 struct Told {
     export: Option<(u64, u16)>,
@@ -146,7 +142,7 @@ struct Told {
 }
 
 impl Told {
-    /// Unknown information is skipped, as the protocol demands.
+    /// Unknown information is skipped, as the protocol requires.
     fn add(&mut self, kind: u16, mut info: &[u8]) -> io::Result<()> {
         let info = &mut info;
         match kind {
@@ -167,14 +163,14 @@ impl Told {
         if !unit.is_power_of_two() || unit > MAX_UNIT || most < unit {
             return Err(violation(format_args!("requests of {unit} to {most} bytes")));
         }
-        // A tail that is no whole unit cannot be asked for.
+        // A partial last unit cannot be read.
         let size = size - size % u64::from(unit);
         let most = most.min(MAX_REQUEST);
         Ok(Export { size, flags: flags & !1, unit, most: most - most % unit, structured })
     }
 }
 
-/// Whether `again` can stand for `first` after a lost connection.
+/// Whether `again` can replace `first` after a lost connection.
 pub(crate) fn is_same(first: &Export, again: &Export) -> bool {
     let needed = flag::FLUSH | flag::TRIM;
     let keeps =

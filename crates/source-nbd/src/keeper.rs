@@ -1,4 +1,4 @@
-//! The thread that reads replies, and connects again when a connection is lost.
+//! The thread that reads replies and reconnects.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,21 +13,20 @@ use crate::stream::{Reader, Stream};
 use crate::wire::{self, Command, chunk, read_u16, read_u32, read_u64, server_error, skip, violation};
 use crate::write_log::Logged;
 
-/// Writes of the log that are sent before their replies are read: the replies fit into the buffers
-/// of a socket, so that neither side waits for the other.
+/// Replayed writes per batch of replies: the replies fit into a socket's buffers, so neither side
+/// blocks the other.
 const REPLAY_GROUP: usize = 64;
-/// Longest payload of an error.
+/// Longest error payload.
 const MAX_MESSAGE: u32 = 64 << 10;
-/// Pauses between attempts to connect.
+/// Between attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Makes another connection to the same export.
+/// Reconnects to the export.
 pub(crate) type Connect = dyn Fn() -> io::Result<(Stream, Export)> + Send;
 
-/// What ended a connection.
 enum Fault {
-    /// The socket, or the server: another connection may work.
+    /// Another connection may work.
     Lost(io::Error),
     /// Another connection would not help.
     Final(io::Error),
@@ -36,28 +35,27 @@ enum Fault {
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // A violation of the protocol.
+            // Protocol violation.
             io::ErrorKind::InvalidData => Fault::Final(error),
             _ => Fault::Lost(error),
         }
     }
 }
 
-/// The reading half of a connection.
 struct Replies {
     from: Reader,
-    /// Whether reads are answered in chunks.
+    /// Structured replies.
     structured: bool,
 }
 
-/// A reply without what was read.
+/// Reply header.
 struct Reply {
     cookie: u64,
     body: Body,
 }
 
 enum Body {
-    /// An error number, 0 for none.
+    /// Errno or 0.
     Simple(u32),
     Chunk {
         flags: u16,
@@ -67,7 +65,7 @@ enum Body {
 }
 
 impl Connection {
-    /// Reads replies until the device ends, over one connection after the other.
+    /// Reads replies until the device ends, across connections.
     pub(crate) fn keep(&self, stream: Stream, connect: Option<&Connect>) {
         let mut replies = Replies { from: stream.reader, structured: self.export.structured };
         self.publish(stream.writer, stream.socket);
@@ -94,7 +92,7 @@ impl Connection {
         self.finish(End::Failed(error.kind(), error.to_string()));
     }
 
-    /// Requests begin anew after a lost connection; those that lost too many fail.
+    /// Restarts requests after a lost connection; fails those that lost too many.
     fn lose(&self, lost: &io::Error) -> io::Result<()> {
         let mut state = self.lock();
         if let Some(end) = &state.end {
@@ -125,7 +123,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Connects until the server is back and has all writes of the log, or patience ends.
+    /// Retries until the server has all writes of the log, or the time limit.
     fn connect_again(
         &self,
         connect: &Connect,
@@ -151,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// The error of a connection that is lost for good.
+    /// Error of a permanently lost connection.
     fn gone(&self, lost: &io::Error, why: &dyn Display) -> io::Error {
         let unflushed = match self.lock().log.len() {
             0 => String::new(),
@@ -162,7 +160,7 @@ impl Connection {
         io::Error::new(io::ErrorKind::NotConnected, message)
     }
 
-    /// A new connection to the same export, which has all writes of the log.
+    /// A connection on which the log is replayed.
     fn connect_and_replay(&self, connect: &Connect) -> Result<(Stream, bool), Fault> {
         let (mut stream, export) = connect()?;
         if !greeting::is_same(&self.export, &export) {
@@ -171,7 +169,7 @@ impl Connection {
             )));
         }
         let mut replies = Replies { from: stream.reader, structured: export.structured };
-        // The log does not change meanwhile, as no reply is read.
+        // No replies are read: the log is constant.
         let groups = self.lock().log.groups(REPLAY_GROUP);
         for group in groups {
             replay(&mut stream.writer, &mut replies, &group).map_err(|fault| match fault {
@@ -183,7 +181,7 @@ impl Connection {
         Ok((stream, export.structured))
     }
 
-    /// Reads replies until the connection ends; sets `last_reply` at each.
+    /// Until the connection ends; sets `last_reply`.
     fn read_replies(&self, replies: &mut Replies, last_reply: &mut Instant) -> Fault {
         loop {
             match self.read_reply(replies) {
@@ -198,7 +196,7 @@ impl Connection {
         let reply = replies.header()?;
         let taken = self.lock().waiting.remove(&reply.cookie);
         let Some(mut request) = taken else {
-            // The device may have ended meanwhile.
+            // The device may have ended.
             return Err(violation(format_args!("a reply to no request ({})", reply.cookie)).into());
         };
         let body = replies.body(&reply.body, &mut request);
@@ -217,8 +215,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns when a reply begins. A silence is the server's fault where a request has waited for
-    /// all of it.
+    /// Waits for a reply. Silence is a fault if a request has waited for all of it.
     fn wait_for_reply(&self, replies: &mut Replies) -> io::Result<()> {
         let mut oldest_before = None;
         loop {
@@ -239,12 +236,12 @@ impl Connection {
     }
 }
 
-/// Whether the server was silent, and did not close the connection.
+/// Whether the server was silent without closing.
 fn is_stall(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Makes writes that do not overlap, and waits for their replies.
+/// Sends writes that do not overlap, and awaits the replies.
 fn replay(writer: &mut dyn Write, replies: &mut Replies, group: &[Logged]) -> Result<(), Fault> {
     let request = |write: &Logged| Request::write(write.offset, write.data.clone(), Box::new(drop));
     let mut missing: BTreeMap<u64, Request> = (0..).zip(group.iter().map(request)).collect();
@@ -283,7 +280,6 @@ impl Replies {
         }
     }
 
-    /// Reads the body of a reply into its request. Returns whether it is the last of the reply.
     fn body(&mut self, body: &Body, request: &mut Request) -> Result<bool, Fault> {
         match *body {
             Body::Simple(_) if self.structured && request.command == Command::Read => {
@@ -306,8 +302,7 @@ impl Replies {
         }
     }
 
-    /// Reads a chunk. Chunks that overlap are not told from others: a server that lies about what
-    /// is where could as well send other bytes.
+    /// Overlapping chunks are accepted: a lying server could as well send wrong bytes.
     fn chunk(&mut self, kind: u16, len: u32, request: &mut Request) -> Result<(), Fault> {
         let from = &mut self.from;
         match kind {
@@ -333,7 +328,7 @@ impl Replies {
     }
 }
 
-/// Notes an error of the server.
+/// Stores a server's error.
 fn report(number: u32, request: &mut Request) -> Result<(), Fault> {
     match number {
         0 => Err(violation("an error without a number").into()),
@@ -345,7 +340,7 @@ fn report(number: u32, request: &mut Request) -> Result<(), Fault> {
     }
 }
 
-/// Where `len` bytes at `at` of the export belong in what is read.
+/// Maps a range of the export to the read's buffer.
 fn place(request: &mut Request, at: u64, len: u64) -> io::Result<&mut [u8]> {
     let start = at.checked_sub(request.offset).and_then(|start| usize::try_from(start).ok());
     let range = start.and_then(|start| Some(start..start.checked_add(usize::try_from(len).ok()?)?));

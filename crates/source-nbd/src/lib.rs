@@ -1,14 +1,15 @@
-//! Block devices over NBD, the network block device protocol.
+//! Block devices over NBD (network block device).
 //!
-//! A client of its own in safe code: fixed newstyle, structured replies, many requests in flight,
-//! reconnection. [`NbdDevice`] is a [`BlockDevice`](dentree_blockdev::BlockDevice) for reading and
-//! writing; a flush is `NBD_CMD_FLUSH`, a discard `NBD_CMD_TRIM`.
+//! A client in safe code: fixed newstyle, structured replies, many requests in flight,
+//! reconnection. [`NbdDevice`] is a readable and writable
+//! [`BlockDevice`](dentree_blockdev::BlockDevice): a flush is `NBD_CMD_FLUSH`, a discard
+//! `NBD_CMD_TRIM`.
 //!
-//! An export that is only read may be read [in blocks](NbdDevice::in_blocks): fewer round trips.
-//! [`open_foreign`] starts the program that reads a file of another format, and is its client.
+//! Reading [in blocks](NbdDevice::in_blocks) saves round trips for a read-only export.
+//! [`open_foreign`] serves a file of another format by a program.
 //!
-//! Begin reading at `device.rs`, then `connection.rs` and `keeper.rs`; what a lost connection means
-//! for writes stands in `connection.rs` (N1 to N5) and `write_log.rs`.
+//! Start with `device.rs`, `connection.rs` and `keeper.rs`. Writes across lost connections:
+//! `connection.rs` (N1 to N5), `write_log.rs`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

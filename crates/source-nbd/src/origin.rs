@@ -1,4 +1,4 @@
-//! An export that is only read, in few requests.
+//! A read-only export, read in few requests.
 
 use crate::{Error, NbdDevice};
 use bytes::Bytes;
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// An export, asked for ranges.
+/// Export with range requests.
 pub struct ExportOrigin {
     device: Arc<NbdDevice>,
     requests: AtomicU64,
     fetched: AtomicU64,
-    /// Nanoseconds of the shortest request.
+    /// In nanoseconds.
     shortest: AtomicU64,
 }
 
-/// Why a range could not be read.
+/// Why a range cannot be read.
 #[derive(Clone, Debug)]
 pub struct ExportError(Arc<io::Error>);
 
@@ -31,8 +31,7 @@ impl From<ExportError> for io::Error {
 }
 
 impl NbdDevice {
-    /// This export as blocks that are fetched in few requests and kept in memory, where each
-    /// request costs a round trip. The export must not change while it is read.
+    /// Fetches blocks in few requests and caches them. The export must not change meanwhile.
     ///
     /// # Errors
     /// [`Error::Threads`].
@@ -50,7 +49,7 @@ impl NbdDevice {
 impl Origin for ExportOrigin {
     type Error = ExportError;
 
-    // A disk of a server has bad sectors.
+    // Disks have bad sectors.
     const FAILS_BY_RANGE: bool = true;
 
     fn size(&self) -> u64 {
@@ -69,7 +68,7 @@ impl Origin for ExportOrigin {
         let (read, arrived) = receiver.await.map_err(|error| failed(io::Error::other(error)))?;
         let bytes = Bytes::from(read.map_err(failed)?);
         self.fetched.fetch_add(bytes.len() as u64, Relaxed);
-        // An answer comes whole. The shortest one so far is nearly all latency.
+        // Replies come whole: the shortest so far is almost pure latency.
         let took = arrived - began;
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let shortest = nanoseconds.min(self.shortest.fetch_min(nanoseconds, Relaxed));

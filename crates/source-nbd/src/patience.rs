@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How long a device waits for its server.
+/// Time limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// For an answer. Then the connection counts as lost.
+    /// For a reply; then the connection is lost.
     pub answer: Duration,
-    /// For the server to come back after its last answer. Then the device fails for good.
+    /// For the server's return since its last reply; then the device fails.
     pub absence: Duration,
 }
 
 impl Default for Patience {
-    /// Two minutes for an answer, as a flush may take long; one for an absence, as a restart may.
+    /// Two minutes for a reply (a slow flush), one for an absence (a restart).
     fn default() -> Self {
         Patience { answer: Duration::from_secs(120), absence: Duration::from_secs(60) }
     }

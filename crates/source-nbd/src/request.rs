@@ -1,4 +1,4 @@
-//! A request that waits for its reply.
+//! A request in flight.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::wire::{self, Command};
 pub(crate) struct Request {
     pub(crate) command: Command,
     pub(crate) offset: u64,
-    /// Of a trim; else buffers have the length.
+    /// Of a trim; others have a buffer.
     len: u32,
-    /// What is written.
+    /// To write.
     pub(crate) data: Option<Arc<[u8]>>,
-    /// What is read.
+    /// To read into.
     pub(crate) buf: Vec<u8>,
-    /// Bytes of `buf` that came.
+    /// Received bytes of `buf`.
     pub(crate) received: usize,
-    /// What the server reports.
+    /// Reported by the server.
     pub(crate) error: Option<io::Error>,
-    /// For a flush: the end of the log when it was queued.
+    /// For a flush: end of the log at queueing.
     pub(crate) covers: u64,
-    /// Connections that were lost under it.
+    /// Lost connections so far.
     pub(crate) losses: u32,
     done: Done,
 }
@@ -54,17 +54,16 @@ impl Request {
     }
 
     pub(crate) fn header(&self, cookie: u64) -> [u8; 28] {
-        // Callers split what is longer than a request may be.
+        // Callers split long requests.
         let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
         wire::request(self.command, cookie, self.offset, len)
     }
 
-    /// Whether it changes the export.
+    /// Whether the export changes.
     pub(crate) fn changes(&self) -> bool {
         matches!(self.command, Command::Write | Command::Trim)
     }
 
-    /// For messages.
     pub(crate) fn describe(&self) -> String {
         match self.command {
             Command::Read => format!("read {} bytes at {}", self.len(), self.offset),
@@ -75,18 +74,18 @@ impl Request {
         }
     }
 
-    /// Back to where nothing of a reply had come.
+    /// Forgets partial replies.
     pub(crate) fn begin_again(&mut self) {
         (self.received, self.error) = (0, None);
         self.losses += 1;
     }
 
-    /// Ends it with its reply.
+    /// Ends with the reply.
     pub(crate) fn end(self) {
         (self.done)(self.error.map_or(Ok(self.buf), Err));
     }
 
-    /// Ends it without a reply.
+    /// Ends without a reply.
     pub(crate) fn fail(self, error: io::Error) {
         (self.done)(Err(error));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::address::{Address, Endpoint};
 use crate::unix;
 
-/// Time limit of a TCP connection to one address of a host.
+/// For each address of a host.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A connected socket.
@@ -62,13 +62,13 @@ impl Stream {
     }
 }
 
-/// Connects; `within` limits each later read and write of the socket.
+/// `within` limits each read and write.
 pub(crate) fn connect(address: &Address, within: Duration) -> io::Result<Stream> {
     match &address.endpoint {
         Endpoint::Unix(path) => unix::connect(path, within),
         Endpoint::Tcp { host, port } => {
             let socket = connect_tcp(host, *port)?;
-            // Requests are gathered before they are sent.
+            // Requests are gathered by the sender.
             socket.set_nodelay(true)?;
             Stream::over(socket, within)
         }

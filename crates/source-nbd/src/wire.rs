@@ -1,5 +1,4 @@
-//! The bytes of NBD: numbers of the protocol document (`doc/proto.md` of NetworkBlockDevice/nbd),
-//! requests out, reply headers in. All integers are big-endian.
+//! Wire format of NBD (`doc/proto.md` of NetworkBlockDevice/nbd). Integers are big-endian.
 
 use std::io::{self, Read};
 
@@ -7,7 +6,6 @@ pub(crate) const SIMPLE_REPLY: u32 = 0x6744_6698;
 pub(crate) const STRUCTURED_REPLY: u32 = 0x668e_33ef;
 const REQUEST: u32 = 0x2560_9513;
 
-/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Read = 0,
@@ -17,28 +15,27 @@ pub(crate) enum Command {
     Trim = 4,
 }
 
-/// Flags of an export (`NBD_FLAG_*`).
+/// Export flags (`NBD_FLAG_*`).
 pub(crate) mod flag {
     pub(crate) const READ_ONLY: u16 = 1 << 1;
     pub(crate) const FLUSH: u16 = 1 << 2;
     pub(crate) const TRIM: u16 = 1 << 5;
 }
 
-/// Types of the chunks of a structured reply.
+/// Chunk types of structured replies.
 pub(crate) mod chunk {
-    /// Flag of the last chunk of a reply.
+    /// Flag of the last chunk.
     pub(crate) const DONE: u16 = 1 << 0;
     pub(crate) const NONE: u16 = 0;
     pub(crate) const DATA: u16 = 1;
     pub(crate) const HOLE: u16 = 2;
-    /// Set in all types of errors.
+    /// Flag of error types.
     pub(crate) const ERROR: u16 = 1 << 15;
 }
 
-/// `ESHUTDOWN`: the server will not serve this connection any more.
+/// `ESHUTDOWN`: the server stops serving the connection.
 pub(crate) const SHUTDOWN: u32 = 108;
 
-/// The header of a request.
 pub(crate) fn request(command: Command, cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     const FLAGS: u16 = 0;
     let mut bytes = [0; 28];
@@ -69,7 +66,6 @@ fn array<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Reads and drops `len` bytes.
 pub(crate) fn skip(from: &mut impl Read, len: u64) -> io::Result<()> {
     match io::copy(&mut from.take(len), &mut io::sink())? {
         skipped if skipped == len => Ok(()),
@@ -77,18 +73,17 @@ pub(crate) fn skip(from: &mut impl Read, len: u64) -> io::Result<()> {
     }
 }
 
-/// The server does what the protocol forbids.
 pub(crate) fn violation(what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the server breaks the protocol: {what}"))
 }
 
-/// Text of the server, cut to a line that a terminal can show.
+/// Server text, cut to a printable line.
 pub(crate) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(500)]);
     text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
-/// The error that the server reports by `number` (`NBD_E*`, which are Linux's).
+/// `number` is an errno of Linux (`NBD_E*`).
 pub(crate) fn server_error(number: u32, what: impl std::fmt::Display) -> io::Error {
     use io::ErrorKind as Kind;
     let (kind, name) = match number {

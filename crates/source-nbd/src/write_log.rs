@@ -1,23 +1,22 @@
-//! Copies of the writes that are acknowledged and not flushed.
+//! Copies of acknowledged, unflushed writes.
 //!
-//! A server that dies loses what it had not made durable, and its clients cannot tell what that
-//! is. So after a lost connection these writes are made again, before anything else: a flush that
-//! returns without an error covers every write that it promises, however often the server died.
-//! The other way, an error of the next flush, would end every mount whose server restarts.
+//! A server that dies loses an unknown part of these. After a reconnection they are written first,
+//! so a successful flush covers every write however often the server died. Failing the next flush
+//! instead would end every mount at a server restart.
 //!
-//! Trims are not kept: the content of trimmed bytes is unspecified.
+//! Trims are not kept: trimmed content is unspecified.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most bytes that are kept. A writer that exceeds it flushes, which empties the log.
+/// Limit in bytes; a writer beyond it flushes, which empties the log.
 pub(crate) const LIMIT: usize = 64 << 20;
 
 #[derive(Default)]
 pub(crate) struct WriteLog {
-    /// In the order of acknowledgement.
+    /// In order of acknowledgement.
     writes: VecDeque<Logged>,
-    /// Number of the first write.
+    /// Number of the first entry.
     first: u64,
     bytes: usize,
 }
@@ -41,12 +40,12 @@ impl WriteLog {
         self.writes.push_back(Logged { offset, data });
     }
 
-    /// A position: all writes up to now.
+    /// Position after the last write.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.writes.len() as u64
     }
 
-    /// The writes before position `end` are durable.
+    /// Writes before `end` are durable.
     pub(crate) fn flushed(&mut self, end: u64) {
         while self.first < end
             && let Some(write) = self.writes.pop_front()
@@ -64,8 +63,7 @@ impl WriteLog {
         self.writes.len()
     }
 
-    /// The writes in groups of at most `most`. A server may make the writes of a group in any
-    /// order: none overlaps another.
+    /// Groups of at most `most` writes that do not overlap, because the server may reorder them.
     pub(crate) fn groups(&self, most: usize) -> Vec<Vec<Logged>> {
         let mut groups: Vec<Vec<Logged>> = Vec::new();
         for write in &self.writes {

@@ -1,4 +1,4 @@
-//! Servers of the test's own that break off, are silent, or send what they should not.
+//! Test servers that disconnect, stay silent or violate the protocol.
 
 use dentree_blockdev::{Access, BlockDevice, MemoryDevice, MeteredDevice};
 use dentree_source_nbd::{Address, Error, NbdDevice, Patience};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const SIZE: u64 = 1 << 20;
 
-/// A server that does what the test says with each connection.
+/// Runs a script for each connection.
 struct Scripted {
     dir: TempDir,
 }
@@ -24,7 +24,7 @@ impl Scripted {
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
         thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
-                // Errors are the client's leaving.
+                // Errors: the client left.
                 let _ = script(number, stream.unwrap());
             }
         });
@@ -38,7 +38,7 @@ impl Scripted {
     }
 }
 
-/// The header of the next request: command, cookie, length.
+/// Next request: command, cookie, length.
 fn request(stream: &mut UnixStream) -> io::Result<(u8, [u8; 8], usize)> {
     let mut header = [0; 28];
     stream.read_exact(&mut header)?;
@@ -49,14 +49,13 @@ fn request(stream: &mut UnixStream) -> io::Result<(u8, [u8; 8], usize)> {
     Ok((header[7], header[8..16].try_into().unwrap(), len))
 }
 
-/// A chunk of a structured reply.
 fn chunk(flags: u16, kind: u16, cookie: [u8; 8], payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&0x668e_33efu32.to_be_bytes()[..], &flags.to_be_bytes(), &kind.to_be_bytes(), &cookie, &len, payload]
         .concat()
 }
 
-/// Answers reads with sevens, and all else with success, until the client leaves.
+/// Reads return sevens; other requests succeed. Until the client leaves.
 fn serve(stream: &mut UnixStream) -> io::Result<()> {
     loop {
         let (command, cookie, len) = request(stream)?;
@@ -67,7 +66,7 @@ fn serve(stream: &mut UnixStream) -> io::Result<()> {
     }
 }
 
-/// Short, for servers that do not answer.
+/// For silent servers.
 fn short() -> Patience {
     Patience { answer: Duration::from_millis(50), absence: Duration::from_millis(50) }
 }
@@ -193,7 +192,7 @@ fn more_than_the_log_holds_is_flushed_in_between() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// A greeting that is cut and changed anywhere is an error or an export.
+    /// Corrupted greetings are an error or an export.
     #[test]
     fn a_hostile_greeting_is_an_error(bytes in greeting(), at in 0..200usize, change in any::<u8>(), random in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut bytes = bytes;
@@ -211,7 +210,7 @@ proptest! {
         }
     }
 
-    /// Replies of random kinds, lengths and bytes end a read with an error or its bytes.
+    /// Random replies end a read with an error or its bytes.
     #[test]
     fn hostile_replies_end_each_read(replies in prop::collection::vec(reply(), 1..8)) {
         let server = Scripted::new(move |_, mut stream| {
@@ -231,7 +230,7 @@ proptest! {
     }
 }
 
-/// What a server sends to a client of one export.
+/// All that a server sends before requests.
 fn greeting() -> impl Strategy<Value = Vec<u8>> {
     let reply = |option: u32, kind: u32, data: &[u8]| {
         let len = (data.len() as u32).to_be_bytes();
@@ -251,7 +250,7 @@ fn greeting() -> impl Strategy<Value = Vec<u8>> {
     Just(parts.concat())
 }
 
-/// Flags, kind and payload of a chunk, and a length in place of the payload's.
+/// Flags, kind and payload of a chunk, and perhaps a wrong length.
 fn reply() -> impl Strategy<Value = (u16, u16, Vec<u8>, Option<u32>)> {
     let kind = prop_oneof![Just(0), Just(1), Just(2), Just(5), Just(0x8001), Just(0x8002), any::<u16>()];
     let at = prop_oneof![3 => 60..170u64, 1 => any::<u64>()];

@@ -1,4 +1,4 @@
-//! Real servers: killed and back, slow, failing, and particular about sizes.
+//! Real servers: killed, restarted, slow, failing, with block sizes.
 
 use dentree_blockdev::{Access, BlockDevice};
 use dentree_source_nbd::{NbdDevice, Patience};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const SIZE: usize = 8 << 20;
 
-/// A file to be served, with bytes that differ from place to place.
+/// File with different bytes everywhere.
 struct Disk {
     dir: TempDir,
     bytes: Vec<u8>,
@@ -118,7 +118,7 @@ fn another_export_in_place_of_the_first_is_refused() {
 #[test]
 fn requests_are_split_and_aligned_as_the_server_wants_them() {
     let disk = Disk::new();
-    // The filter refuses every request that is not so.
+    // The filter rejects other requests.
     let settings = [
         "blocksize-minimum=4096",
         "blocksize-preferred=65536",
@@ -205,7 +205,7 @@ fn an_export_that_is_only_read_is_read_in_few_requests() {
 #[test]
 fn a_bad_sector_of_an_export_that_is_only_read_spoils_no_other() {
     let dir = tempfile::tempdir().unwrap();
-    // The second of 16 MiB has a sector that cannot be read, at 1.5 MiB.
+    // The second 16 MiB have a bad sector at 1.5 MiB.
     let read = "end=$(($4 + $3))
         if [ $4 -lt 1573376 ] && [ $end -gt 1572864 ]; then echo EIO bad sector >&2; exit 1; fi
         head -c $3 /dev/zero | tr '\\0' x";
@@ -233,7 +233,7 @@ fn a_closed_device_leaves_no_socket_and_no_thread_of_the_sender() {
     let device = open(&server, Patience::default());
     assert_eq!(read(&device, 0, 512), disk.bytes[..512]);
     drop(device);
-    // nbdkit ends when its last client has said goodbye.
+    // nbdkit ends with its last client.
     dentree_testing::wait_until("ended", || !answers(&disk.socket()));
 }
 

@@ -1,8 +1,8 @@
-//! From an address to the store that has the object, and the credentials to ask with.
+//! Addresses to stores and credentials.
 //!
-//! Credentials come from where the cloud's own tools look. With none, the object is asked for
-//! without a name first, and only where that is denied as the machine's own role: so a public
-//! object costs no question to the metadata service of a cloud that may not be there.
+//! Credentials come from the places of the cloud's own tools. Without any, the request is
+//! anonymous; only if denied does it use the machine's role. A public object needs no metadata
+//! service.
 
 use crate::profile::Profile;
 use crate::{Error, Options};
@@ -19,26 +19,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// An object, and one way to ask for it.
+/// An object and one way to request it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) path: Path,
-    /// Which credentials are used, or were looked for and not found.
+    /// Credentials used, or places searched.
     pub(crate) credentials: String,
 }
 
-/// The credentials of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Login {
-    /// With the credentials that were found.
+    /// Credentials found.
     Found,
     Nobody,
-    /// With the role that the machine has in its cloud.
+    /// The machine's role in its cloud.
     Machine,
 }
 
-/// The ways to ask for the object of `address`, in the order in which to try them.
+/// Ways to request the object, in order of attempts.
 pub(crate) fn places(address: &str, options: &Options) -> Result<Vec<Place>, Error> {
     let url = Url::parse(address).map_err(|error| Error::Address { problem: error.to_string() })?;
     if matches!(url.scheme(), "http" | "https") {
@@ -93,18 +92,18 @@ fn over_http(url: &Url) -> Result<Place, Error> {
 
 type Built = object_store::Result<Arc<dyn ObjectStore>>;
 
-/// A cloud, and the variables that say where its credentials are.
+/// A cloud and its environment variables.
 struct Cloud {
     scheme: &'static str,
     variables: &'static [&'static str],
-    /// The file that has credentials.
+    /// Credentials file.
     file: fn() -> Option<String>,
-    /// Where else was looked, for a message.
+    /// Other searched places, for a message.
     also: &'static str,
     build: fn(bucket: &str, login: Login, endpoint: Option<&str>) -> Built,
 }
 
-/// Where `gcloud auth application-default login` leaves credentials.
+/// Written by `gcloud auth application-default login`.
 const WELL_KNOWN: &str = ".config/gcloud/application_default_credentials.json";
 
 const AWS: &[&str] = &[
@@ -166,7 +165,7 @@ fn amazon(bucket: &str, login: Login, endpoint: Option<&str>) -> Built {
         (AmazonS3ConfigKey::SecretAccessKey, profile.secret),
         (AmazonS3ConfigKey::Token, profile.token),
     ];
-    // Of the keys, all come from one place.
+    // All keys must come from one place.
     if login == Login::Found && !AWS.iter().any(|name| env::var_os(name).is_some()) {
         for (key, value) in settings {
             builder = value.into_iter().fold(builder, |builder, value| builder.with_config(key, value));
@@ -212,7 +211,7 @@ fn azure(container: &str, login: Login, endpoint: Option<&str>) -> Built {
     Ok(Arc::new(store))
 }
 
-/// A request may take long, but must not stand still.
+/// Slow requests may continue, stalled ones not.
 fn client(allow_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(allow_http)
@@ -224,7 +223,7 @@ fn client(allow_http: bool) -> ClientOptions {
         )))
 }
 
-/// Six tries within half a minute.
+/// Six tries in half a minute.
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -237,7 +236,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// The metadata service of the cloud is asked once: most machines have none.
+/// A metadata service is asked once: most machines have none.
 fn retries_of(login: Login) -> RetryConfig {
     let max_retries = if login == Login::Machine { 0 } else { retries().max_retries };
     RetryConfig { max_retries, ..retries() }

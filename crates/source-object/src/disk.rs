@@ -1,16 +1,15 @@
-//! Blocks of an object on disk, for later runs and for other processes.
+//! Disk cache of an object's blocks, shared by runs and processes.
 //!
-//! One sparse file per address: a page with the object's identity, a record for each block, then
-//! each block at its own place. A record is the digest of the block (BLAKE3, keyed by the
-//! identity), or zeros.
+//! A sparse file per address: a page with the object's identity, a record per block, then each
+//! block at its offset. A record is the block's digest (BLAKE3, keyed by the identity) or zeros.
 //!
 //! # Guarantees
-//! - A block counts only where its digest agrees. What a crash, a full disk or another process has
-//!   left half written is fetched again. So there are no locks and no flushes.
-//! - A file gets its name when its first page is complete. Its identity never changes: an object
-//!   that was replaced gets a new file under the same name, and readers of the old one keep it.
-//! - Names of files say nothing, and addresses are kept without what follows `?`, which may be a
-//!   signature. Only the user can read either.
+//! - A block counts only if its digest matches; what a crash, a full disk or another process left
+//!   incomplete is fetched again. No locks or flushes are needed.
+//! - A file is named once its first page is complete, and its identity never changes. A replaced
+//!   object gets a new file under the name; readers keep the old one.
+//! - File names are digests. Addresses are stored without the query, which may hold a signature.
+//!   Both are readable by the user only.
 
 use crate::host;
 use crate::identity::ObjectIdentity;
@@ -26,30 +25,30 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-/// Where the cache is, and how much it may take.
+/// Place and size of the cache.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Its directory, made where it is missing.
+    /// Directory, created if missing.
     pub dir: PathBuf,
-    /// Bytes of the disk for all objects. Each process that fetches may exceed it by 16 MiB.
+    /// Disk bytes for all objects; each fetching process may exceed it by 16 MiB.
     pub size: u64,
 }
 
-/// An object in the cache.
+/// A cached object.
 #[derive(Clone, Debug)]
 pub struct Cached {
-    /// Its address, without what follows `?`.
+    /// Address without query.
     pub address: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Bytes of the disk that its file takes.
+    /// Disk bytes of its file.
     pub on_disk: u64,
-    /// When it was opened last.
+    /// Last opened.
     pub used: SystemTime,
     file: PathBuf,
 }
 
-/// The first page of a file.
+/// First page of a file.
 #[derive(Serialize, Deserialize)]
 struct Page {
     address: String,
@@ -58,7 +57,7 @@ struct Page {
 
 const PAGE: u64 = 4096;
 const RECORD: u64 = 16;
-/// Bytes after which the space that the cache takes is measured again.
+/// Written bytes between measurements of the cache.
 const MEASURE_EVERY: i64 = 16 << 20;
 const EXTENSION: &str = "blocks";
 /// What the name of a file begins with until its first page is complete.
@@ -66,7 +65,6 @@ const UNNAMED: &str = ".new-";
 /// A file younger than this may be one that its maker has not locked yet.
 const MAKING: Duration = Duration::from_secs(60);
 
-/// The file of an object.
 #[derive(Debug)]
 pub struct DiskCache {
     file: File,
@@ -74,16 +72,15 @@ pub struct DiskCache {
     key: [u8; 32],
     path: PathBuf,
     options: CacheOptions,
-    /// Bytes that may be written before the cache is measured again; negative for ever, where
-    /// nothing more is to be written.
+    /// Bytes until the next measurement; always negative if writing has stopped.
     room: AtomicI64,
     measuring: Mutex<()>,
 }
 
-/// The objects in a cache, the one used last first.
+/// Cached objects, the most recent first.
 ///
 /// # Errors
-/// Those of reading a directory, but that there is none.
+/// Those of reading an existing directory.
 pub fn cached(dir: &Path) -> io::Result<Vec<Cached>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -102,8 +99,7 @@ pub fn cached(dir: &Path) -> io::Result<Vec<Cached>> {
     Ok(found)
 }
 
-/// What a file holds. One that another process has just removed, or that is no file of ours, is
-/// nothing.
+/// `None`: just removed, or not a cache file.
 fn look(path: PathBuf) -> Option<Cached> {
     let file = File::open(&path).ok()?;
     let (page, metadata) = (read_page(&file)?, file.metadata().ok()?);
@@ -117,7 +113,7 @@ fn look(path: PathBuf) -> Option<Cached> {
 }
 
 impl Cached {
-    /// Removes it. A process that reads it keeps what it has.
+    /// Removes it. Processes that read it keep it.
     ///
     /// # Errors
     /// Those of removing a file.
@@ -134,7 +130,7 @@ fn read_page(file: &File) -> Option<Page> {
     (blake3::hash(text).as_bytes() == digest).then(|| serde_json::from_slice(text).ok())?
 }
 
-/// The first page: its digest and its text.
+/// Digest and text.
 fn page_bytes(page: &Page) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(page)?;
     if text.len() + blake3::OUT_LEN >= PAGE as usize {
@@ -143,12 +139,12 @@ fn page_bytes(page: &Page) -> io::Result<Vec<u8>> {
     Ok([blake3::hash(&text).as_bytes(), &text[..]].concat())
 }
 
-/// The address that is kept, and the file's name.
+/// Stored address and file name.
 fn name(address: &str) -> (String, String) {
     let kept = match url::Url::parse(address) {
         Ok(mut url) => {
             url.set_query(None);
-            // Neither is there in most addresses.
+            // Fails only for addresses without either.
             let _ = (url.set_username(""), url.set_password(None));
             url.to_string()
         }
@@ -190,7 +186,7 @@ impl DiskCache {
         Some(Self::new(file, page.identity, path, options))
     }
 
-    /// Makes the file of an object, in place of an older one.
+    /// Creates the file, replacing an older one.
     pub(crate) fn make(options: &CacheOptions, address: &str, identity: &ObjectIdentity) -> io::Result<Self> {
         host::make_private(&options.dir)?;
         let (address, name) = name(address);
@@ -216,7 +212,7 @@ impl DiskCache {
         PAGE + number * RECORD
     }
 
-    /// Where a block is.
+    /// Offset of a block.
     fn place(&self, number: u64) -> u64 {
         let records = self.record(self.identity.len.div_ceil(BLOCK));
         records.next_multiple_of(BLOCK) + number * BLOCK
@@ -236,7 +232,7 @@ impl DiskCache {
         (record != [0; RECORD as usize]).then_some(record)
     }
 
-    /// Measures the cache, and removes what was used longest ago until there is room.
+    /// Measures the cache and evicts the least recently used until there is room.
     fn make_room(&self) -> bool {
         let _measuring = self.measuring.lock();
         let room = self.room.load(Relaxed);
@@ -272,7 +268,7 @@ impl Store for DiskCache {
         (self.digest(number, &bytes) == record).then_some(bytes)
     }
 
-    /// A failure is the end of writing.
+    /// A failure stops all writing.
     fn put(&self, number: u64, bytes: &[u8]) {
         if self.room.fetch_sub(bytes.len() as i64, Relaxed) < bytes.len() as i64 && !self.make_room() {
             return;

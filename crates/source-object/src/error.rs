@@ -1,69 +1,69 @@
-//! What can go wrong with an object: each message says what, where and what to do.
+//! Errors of objects: what, where, and what to do.
 
 use object_store::client::{HttpError, HttpErrorKind};
 use std::io;
 
-/// Why an object could not be opened or read.
+/// Why an object cannot be opened or read.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The address makes no sense.
+    /// Invalid address.
     #[error(
         "{problem}: an address is https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or az://CONTAINER/KEY"
     )]
     Address {
-        /// What is wrong with it.
+        /// Problem.
         problem: String,
     },
-    /// What the store needs to know is not set, or makes no sense.
+    /// A setting of the store is missing or invalid.
     #[error("{problem}")]
     Settings {
-        /// What is missing or wrong, and where to set it.
+        /// Which setting, and where to set it.
         problem: String,
     },
-    /// There is no such object.
+    /// No such object.
     #[error("no such object: check the name, and the bucket or container")]
     NotFound,
-    /// The server refuses.
+    /// Access denied.
     #[error("access is denied ({status}): {looked_for}")]
     Denied {
-        /// The status of the server's answer.
+        /// HTTP status.
         status: &'static str,
-        /// Which credentials were used or looked for.
+        /// Credentials used or searched.
         looked_for: String,
     },
-    /// The server sends whole objects only.
+    /// The server sends no ranges.
     #[error(
         "the server sends no ranges of bytes, only the whole: download the image, or serve it by a server with ranges, as nginx"
     )]
     NoRanges,
-    /// There is another object under this name than at opening.
+    /// The object changed since opening.
     #[error("the object changed while it was read: {what}; read it again from the beginning")]
     Changed {
-        /// What differs.
+        /// Difference.
         what: String,
     },
-    /// The server's certificate, or the encryption, was not accepted.
+    /// TLS failed.
     #[error("TLS failed: {problem}; a certificate authority of your own is named by SSL_CERT_FILE")]
     Tls {
-        /// Why.
+        /// Reason.
         problem: String,
     },
-    /// The server could not be reached, or its answers were no good, also when asked again.
+    /// The server is unreachable or its responses are invalid, despite retries.
     #[error("{problem}")]
     Request {
-        /// What happened, with the number of tries.
+        /// Reason, with the number of tries.
         problem: String,
     },
-    /// The network could not be used at all.
+    /// The network threads cannot start.
     #[error("cannot start the threads for the network: {problem}")]
     Threads {
-        /// Why.
+        /// Reason.
         problem: String,
     },
 }
 
 impl Error {
-    /// What `error` of a request means. `looked_for` says which credentials were used.
+    /// Classifies the error of a request. `looked_for` names the credentials used.
     pub(crate) fn of_request(error: &object_store::Error, looked_for: &str) -> Self {
         use object_store::Error as Store;
         let denied = |status| Error::Denied { status, looked_for: looked_for.to_owned() };
@@ -107,13 +107,12 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The error of TLS that an error is, or has within.
+/// An error of TLS in the chain of causes.
 fn tls<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rustls::Error> {
     let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     error.downcast_ref().or_else(|| within?.downcast_ref())
 }
 
-/// The error and its causes.
 fn causes<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {

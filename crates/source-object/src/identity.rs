@@ -1,23 +1,23 @@
-//! What tells an object from another one under the same name.
+//! Identity of an object among objects of the same name.
 //!
-//! A strong ETag changes with every byte. Without one, length and time of change stand for it: what
-//! is replaced within the same second by as many bytes is then not noticed.
+//! A strong ETag changes with every byte. Without one, length and modification time must do: a
+//! replacement of equal length within a second is not noticed.
 
 use crate::Error;
 use chrono::{DateTime, Utc};
 use object_store::{GetOptions, ObjectMeta};
 use serde::{Deserialize, Serialize};
 
-/// An object as it was at opening.
+/// An object at opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectIdentity {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// The server's mark of the content, in its quotes; `W/` before a weak one.
+    /// ETag with quotes; `W/` marks a weak one.
     pub etag: Option<String>,
-    /// The version, in a store that keeps several.
+    /// Version in a versioned store.
     pub version: Option<String>,
-    /// When it was changed, in seconds since 1970.
+    /// Modification time in seconds since 1970.
     pub modified: Option<i64>,
 }
 
@@ -28,12 +28,12 @@ impl ObjectIdentity {
             len: meta.size,
             etag: meta.e_tag.clone(),
             version: meta.version.clone(),
-            // A server that says no time is given 0.
+            // 0: the server sends none.
             modified: (modified != 0).then_some(modified),
         }
     }
 
-    /// Whether it says more than the length.
+    /// Whether it has more than the length.
     pub(crate) fn is_telling(&self) -> bool {
         self.etag.is_some() || self.modified.is_some()
     }
@@ -56,7 +56,7 @@ impl ObjectIdentity {
         self.modified.and_then(|seconds| DateTime::from_timestamp(seconds, 0))
     }
 
-    /// Adds the condition that the object is this one.
+    /// Condition: unchanged.
     pub(crate) fn while_same(&self, options: GetOptions) -> GetOptions {
         match self.strong_etag() {
             Some(etag) => options.with_if_match(Some(etag)),
@@ -64,7 +64,7 @@ impl ObjectIdentity {
         }
     }
 
-    /// Adds the condition that the object is not this one.
+    /// Condition: changed.
     pub(crate) fn unless_same(&self, options: GetOptions) -> GetOptions {
         match &self.etag {
             Some(etag) => options.with_if_none_match(Some(etag)),
@@ -72,7 +72,7 @@ impl ObjectIdentity {
         }
     }
 
-    /// Fails where an answer is about another object.
+    /// Fails for a response about another object.
     pub(crate) fn check(&self, meta: &ObjectMeta) -> Result<(), Error> {
         let now = ObjectIdentity::of(meta);
         let differs = |what: &str, was: String, is: String| {

@@ -1,4 +1,4 @@
-//! Block devices over object stores and HTTP servers, read only.
+//! Read-only block devices over object stores and HTTP servers.
 //!
 //! ```no_run
 //! use dentree_blockdev::BlockDevice;
@@ -10,9 +10,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An object is fetched by ranges, as [`dentree_source_blocks`] plans them. What an object is, is
-//! fixed at opening ([`ObjectIdentity`]); where it changes, reads fail. With a cache on disk
-//! ([`CacheOptions`]) a later run asks only whether the object is still the same.
+//! Objects are fetched in ranges planned by [`dentree_source_blocks`]. The [`ObjectIdentity`] is
+//! fixed at opening; reads fail if it changes. With a disk cache ([`CacheOptions`]) later runs only
+//! revalidate.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -30,16 +30,16 @@ pub use error::Error;
 pub use identity::ObjectIdentity;
 pub use open::{ObjectDevice, open};
 
-/// How an object is opened.
+/// Options for opening an object.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The server of the store, instead of the cloud's own: `http://127.0.0.1:9000`.
+    /// Server of the store instead of the cloud's: `http://127.0.0.1:9000`.
     pub endpoint: Option<String>,
-    /// Where blocks are kept for later runs; `None`: nowhere.
+    /// Disk cache, if any.
     pub cache: Option<CacheOptions>,
 }
 
-// The example on the crate's page compiles and runs.
+// Tests the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

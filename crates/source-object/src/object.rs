@@ -1,7 +1,7 @@
-//! One object of a store, as it was at opening.
+//! An object of a store, fixed at opening.
 //!
-//! Each range is asked for under the condition that the object is still the same, and what comes
-//! back is compared again, as some servers know no conditions.
+//! Each range request is conditional on the identity, and the response is checked again, because
+//! some servers ignore conditions.
 
 use crate::Error;
 use crate::address::Place;
@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Bodies that end early are asked for this many times in all.
+/// For truncated bodies.
 const TRIES: usize = 4;
 
-/// An object of a store.
+/// Object of a store.
 #[derive(Debug)]
 pub struct Object {
     place: Place,
@@ -27,17 +27,17 @@ pub struct Object {
     fetched: AtomicU64,
 }
 
-/// What the first request to an object has brought.
+/// Result of the first request.
 pub(crate) enum First {
-    /// The object's beginning.
+    /// Start of the object.
     Bytes(Bytes),
-    /// The object is still the one that was known.
+    /// The cached identity is still valid.
     Unchanged,
 }
 
 impl Object {
-    /// Asks for the object's first `len` bytes, where it is not the one that is `known`. The places
-    /// are tried in order, where access is denied.
+    /// Fetches the first `len` bytes unless the object is `known`. Tries the next place if access
+    /// is denied.
     pub(crate) async fn open(
         places: Vec<Place>,
         len: u64,
@@ -47,7 +47,7 @@ impl Object {
         for place in places {
             match Self::open_at(place, len, known).await {
                 Err(error @ Error::Denied { .. }) => refusal = refusal.or(Some(error)),
-                // The machine has no role: the first refusal says more.
+                // The machine has no role: report the first refusal.
                 Err(error) => return Err(refusal.unwrap_or(error)),
                 opened => return opened,
             }

@@ -1,4 +1,4 @@
-//! Opening: the first request, and the cache on disk.
+//! Opening: first request and disk cache.
 
 use crate::disk::DiskCache;
 use crate::host::HAS_SPARSE_FILES;
@@ -6,14 +6,12 @@ use crate::object::{First, Object};
 use crate::{Error, Options, address};
 use dentree_source_blocks::{BLOCK, Blocks, FIRST, runtime};
 
-/// An object as a device that is read only.
+/// An object as a read-only device.
 ///
-/// Its reads fail where the object is replaced or changed: no read returns bytes of another object
-/// than that of the opening.
+/// Reads fail if the object changes after opening.
 pub type ObjectDevice = Blocks<Object, DiskCache>;
 
-/// Opens the object of an address: `https://…`, `http://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY` or
-/// `az://CONTAINER/KEY`.
+/// Opens `https://…`, `http://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY` or `az://CONTAINER/KEY`.
 ///
 /// # Errors
 /// See [`Error`].

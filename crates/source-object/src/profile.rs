@@ -1,11 +1,10 @@
-//! Profiles of the AWS command line: keys in `~/.aws/credentials`, settings in `~/.aws/config`.
+//! AWS profiles: keys in `~/.aws/credentials`, settings in `~/.aws/config`.
 //!
-//! Only keys that stand there are used, and not those that a profile says how to get.
+//! Only literal keys, no indirect ones.
 
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// A profile's keys and settings.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     pub(crate) name: String,
@@ -16,7 +15,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// The profile of `$AWS_PROFILE`, or `default`. Where there is none, nothing is set.
+    /// Profile `$AWS_PROFILE` or `default`; empty if missing.
     pub(crate) fn read() -> Self {
         let name = env::var("AWS_PROFILE").unwrap_or_else(|_| "default".into());
         let credentials = file("AWS_SHARED_CREDENTIALS_FILE", "credentials");
@@ -36,19 +35,19 @@ impl Profile {
     }
 }
 
-/// The profile's section in `config`.
+/// Section name in `config`.
 fn section(name: &str) -> String {
     if name == "default" { name.into() } else { format!("profile {name}") }
 }
 
-/// The text of a file that a variable names, or of the usual one.
+/// Contents of the file in `variable`, else of `usual`.
 fn file(variable: &str, usual: &str) -> String {
     let path = env::var_os(variable).map(PathBuf::from);
     let path = path.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".aws").join(usual)));
     path.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default()
 }
 
-/// The value of `key = value` below `[section]`.
+/// `key = value` in `[section]`.
 fn value(text: &str, section: &str, key: &str) -> Option<String> {
     let head =
         |line: &&str| line.trim().strip_prefix('[')?.split(']').next().map(str::trim).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! The cache on disk: a later run fetches nothing, and nothing that is in it is believed unchecked.
+//! Disk cache: later runs fetch nothing, and all content is verified.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn an_object_that_was_replaced_between_runs_is_fetched_anew() {
     assert_eq!(cached(&site.dir.path().join("cache")).unwrap().len(), 1);
 }
 
-/// A crash or a full disk leaves records without blocks, blocks without records, and half blocks.
+/// A crash or full disk leaves records without blocks, blocks without records, and partial blocks.
 #[test]
 fn damage_of_the_cache_is_fetched_again() {
     let content = bytes(LEN, 0);
@@ -82,16 +82,16 @@ fn damage_of_the_cache_is_fetched_again() {
     read(&site.open_cached(), 0, LEN);
     let file = File::options().write(true).open(cache_file(&site)).unwrap();
     let len = file.metadata().unwrap().len();
-    // In each block something, and a hole at the end.
+    // Data in each block, and a hole at the end.
     for at in (BLOCK..len).step_by(BLOCK as usize) {
         file.write_all_at(b"damage", at + 77).unwrap();
     }
     file.set_len(len - BLOCK).unwrap();
     assert!(read(&site.open_cached(), 0, LEN) == content);
-    // The records are lost.
+    // Lose the records.
     file.write_all_at(&[0; 1024], 4096).unwrap();
     assert!(read(&site.open_cached(), 0, LEN) == content);
-    // The first page is.
+    // Damage the first page.
     file.write_all_at(b"damage", 100).unwrap();
     assert!(read(&site.open_cached(), 0, LEN) == content);
     site.proxy.take();

@@ -1,4 +1,4 @@
-//! Objects of a real HTTP server, read through a proxy that counts and misbehaves.
+//! Objects of an HTTP server behind a proxy that counts and injects faults.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// Requests that a device makes at a time.
+/// Concurrent requests of a device.
 const CONNECTIONS: u64 = 16;
 
 fn read(device: &impl BlockDevice, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
@@ -114,7 +114,7 @@ fn an_object_that_is_replaced_is_an_error_and_never_a_mixture() {
     site.replace(&bytes(10 << 20, 1).repeat(1)[..(10 << 20) - 1]);
     let refused = read(&device, 5 << 20, 4096).unwrap_err().to_string();
     assert!(refused.contains("the object changed while it was read"), "{refused}");
-    // A server that knows no conditions says so by its answer's length and ETag.
+    // Without conditions, length and ETag reveal the change.
     site.proxy.always([Fault::Without("If-Match")]);
     let refused = read(&device, 6 << 20, 4096).unwrap_err().to_string();
     assert!(
@@ -159,7 +159,7 @@ fn what_a_bad_line_does_is_asked_for_again() {
         assert!(read(&device, offset, 4096).unwrap() == content[offset as usize..][..4096], "{fault:?}");
         assert!(site.proxy.take().len() >= 2, "{fault:?}");
     }
-    // A weak line at the very beginning.
+    // A connection lost early.
     site.proxy.next([Fault::CutAfter(1000)]);
     assert!(read(&site.open(), 0, 4096).unwrap() == content[..4096]);
 }
@@ -174,7 +174,7 @@ fn a_server_that_stays_bad_is_an_error_that_says_what() {
     site.proxy.always([Fault::Status(410)]);
     let refused = read(&device, 5 << 20, 4096).unwrap_err().to_string();
     assert!(refused.contains("410 Gone"), "{refused}");
-    // It goes on where the server is good again.
+    // Continues once the server recovers.
     site.proxy.always([]);
     read(&device, 5 << 20, 4096).unwrap();
 }
@@ -191,7 +191,7 @@ fn what_is_not_there_or_denied_or_without_ranges_is_told() {
     }
     site.proxy.next([Fault::Without("Range")]);
     assert_eq!(refusal(&site), Error::NoRanges);
-    // A server that speaks no TLS.
+    // The server speaks no TLS.
     let tls = site.url().replace("http:", "https:");
     let refused = open(&tls, &Options::default()).err().unwrap();
     assert!(matches!(refused, Error::Tls { .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! Objects of an S3 server that checks signatures.
+//! Objects of an S3 server with signatures.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::env;
 use std::fs;
 use std::process::Command;
 
-/// A bucket with an object, behind a proxy.
+/// Bucket with an object behind a proxy.
 fn bucket(content: &[u8]) -> (tempfile::TempDir, Proxy) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("bucket")).unwrap();
@@ -19,7 +19,7 @@ fn bucket(content: &[u8]) -> (tempfile::TempDir, Proxy) {
     (dir, proxy)
 }
 
-/// What a process with these variables alone reads of the object, or why not.
+/// Content or error in a process with only these variables.
 fn read_with(variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "the_process_that_reads", "--ignored", "--nocapture"]);

@@ -1,4 +1,4 @@
-//! Which files an image may name as parts of it.
+//! Files that an image may refer to.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use imago::format::gate::ImplicitOpenGate;
 use imago::storage::{DynStorage, StorageOpenOptions};
 use imago::{FormatAccess, Storage};
 
-/// Longest chain of backing files. A file may name itself.
+/// Of backing files: one may refer to itself.
 const CHAIN_MAX: u32 = 64;
 
-/// Lets an image name regular files of this machine, up to a depth.
+/// Allows regular files, up to a depth.
 pub(crate) struct BackingFiles {
     depth: u32,
 }
@@ -33,7 +33,7 @@ impl ImplicitOpenGate<Box<dyn DynStorage>> for BackingFiles {
         Ok(FormatAccess::new(builder.open(BackingFiles { depth: self.depth + 1 })?))
     }
 
-    /// Not a device or a pipe, which could block or be read as what it is not.
+    /// Devices and pipes could block or be misread.
     fn open_storage(&mut self, options: StorageOpenOptions) -> io::Result<Box<dyn DynStorage>> {
         let name = options.get_filename().unwrap_or_else(|| "".as_ref());
         if !fs::metadata(name)?.is_file() {

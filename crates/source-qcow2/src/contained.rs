@@ -1,12 +1,12 @@
-//! `imago` panics at some damaged images, in the parsing of headers above all.
+//! `imago` panics on some damaged images, mostly on headers.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Does `work`, and makes an error of a panic in it.
+/// Turns a panic into an error.
 ///
-/// The locks of `imago` are released by unwinding and not poisoned. A write that ends this way may
-/// have been made in part, as one that ends with an error.
+/// `imago`'s locks are released by unwinding and not poisoned. As after an error, a write may be
+/// partial.
 pub(crate) fn contained<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! An image as a block device.
+//! qcow2 images as block devices.
 
 use std::any::Any;
 use std::io;
@@ -17,18 +17,18 @@ use crate::{Error, refcounts};
 
 pub(crate) type Storage = Box<dyn DynStorage>;
 
-/// The disk in a qcow2 file, or in one laid over another device.
+/// A qcow2 image, or an overlay.
 pub struct Qcow2Device {
-    /// Shared for reads and writes, which lock within; exclusive for discards, after which a
-    /// mapping that is in use would be another's.
+    /// Shared for reads and writes, which lock within; exclusive for discards, which would
+    /// invalidate mappings in use.
     image: RwLock<FormatAccess<Storage>>,
     size: u64,
-    /// What it reads from. A file that is written stays locked.
+    /// Keeps written files locked.
     below: Vec<Arc<dyn BlockDevice>>,
 }
 
 impl Qcow2Device {
-    /// Opens the image in a file of this machine, with the backing files that it names.
+    /// Opens an image in a file, with its backing files.
     ///
     /// # Errors
     /// [`Error::Format`].
@@ -46,10 +46,10 @@ impl Qcow2Device {
         Ok(Qcow2Device::new(image, vec![file]))
     }
 
-    /// Opens the image on another device for reading; `at` names it in errors.
+    /// Opens an image on a device for reading; `at` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Format`], also where the image names a backing file.
+    /// [`Error::Format`], also for an image with a backing file.
     pub fn over(device: Arc<dyn BlockDevice>, at: &str) -> Result<Self, Error> {
         let storage: Storage = Box::new(DeviceStorage::new(device.clone()));
         let image = contained(|| Qcow2::<Storage>::builder(storage).open(BackingFiles::new()));
@@ -66,7 +66,7 @@ impl Qcow2Device {
         self.image.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where all `len` bytes at `offset` are one run of a device that takes submitted reads.
+    /// The run below that holds the whole range, if it takes submitted reads.
     fn run(&self, offset: u64, len: u64) -> Option<(Arc<dyn BlockDevice>, u64)> {
         let image = self.image();
         let (mapping, run) = contained(|| image.get_mapping(offset, len)).ok()?;
@@ -82,7 +82,7 @@ impl Qcow2Device {
     }
 }
 
-/// The storage of an image that is written, which grows where a device does not.
+/// Storage for writing, which grows unlike a device.
 pub(crate) fn growing(file: &FileDevice) -> io::Result<Storage> {
     if file.size() > 0 {
         refcounts::check(file)?;
@@ -111,7 +111,7 @@ impl BlockDevice for Qcow2Device {
         contained(|| self.image().write(buf, offset))
     }
 
-    /// Tables after the data that they point to, then all of it on stable storage.
+    /// Data before tables, then everything durable.
     fn flush(&self) -> io::Result<()> {
         let image = self.image();
         contained(|| image.flush().and_then(|()| image.sync()))

@@ -2,26 +2,26 @@
 
 use std::io;
 
-/// Why an image could not be opened.
+/// Why an image cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is damaged, or uses a part of the format that is not read here.
+    /// Damaged or unsupported.
     #[error("{at}: cannot be read as qcow2: {source}")]
     Format {
-        /// The file.
+        /// File.
         at: String,
-        /// What is wrong.
+        /// Problem.
         source: io::Error,
     },
     /// An overlay cannot be made or opened.
     #[error("{at}: {problem}")]
     Overlay {
-        /// The overlay's file.
+        /// File of the overlay.
         at: String,
-        /// What is wrong, and what to do.
+        /// Problem and remedy.
         problem: String,
     },
-    /// The file.
+    /// Error of the file.
     #[error(transparent)]
     File(#[from] dentree_blockdev::Error),
 }

@@ -1,4 +1,4 @@
-//! qcow2 images as block devices, and overlays: qcow2 files that keep the changes of a device.
+//! qcow2 images as block devices, and overlays that keep the changes of a device.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -12,9 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The format is read and written by the crate `imago`. Compressed clusters and chains of backing
-//! files are read; LUKS, zstd and external data files with features of their own are refused
-//! ([`Error::Format`]).
+//! The crate `imago` implements the format. Compressed clusters and backing chains are supported
+//! for reading; LUKS, zstd and external data files are refused ([`Error::Format`]).
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
@@ -34,7 +33,7 @@ pub use device::Qcow2Device;
 pub use error::Error;
 pub use overlay::Base;
 
-/// Whether the device begins as a qcow2 image does.
+/// Whether the device starts like a qcow2 image.
 ///
 /// # Errors
 /// Those of the device.
@@ -48,7 +47,7 @@ pub fn is_image(device: &dyn BlockDevice) -> io::Result<bool> {
     Ok(found == MAGIC)
 }
 
-// The example on the crate's page compiles and runs.
+// Tests the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! A qcow2 file that keeps the changes of another device, which is only read.
+//! A qcow2 file with the changes of a read-only device.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -17,20 +17,19 @@ use crate::device::{Storage, growing};
 use crate::storage::DeviceStorage;
 use crate::{Error, Qcow2Device};
 
-/// The device that an overlay is laid over.
+/// Device under an overlay.
 pub struct Base {
-    /// What is read.
+    /// Device.
     pub device: Arc<dyn BlockDevice>,
-    /// Its absolute path or address, which the overlay records.
+    /// Absolute path or address, recorded in the overlay.
     pub name: String,
-    /// The format of what has this name: `raw` or `qcow2`.
+    /// Format: `raw` or `qcow2`.
     pub format: &'static str,
 }
 
 impl Qcow2Device {
-    /// Opens the overlay in the file `path` over `base`. A file that does not exist, or is empty,
-    /// becomes a new overlay when it is opened for writing, and is an overlay without changes when
-    /// it is opened for reading.
+    /// Opens the overlay `path` over `base`. A missing or empty file becomes a new overlay for
+    /// writing, and counts as an unchanged one for reading.
     ///
     /// # Errors
     /// [`Error::Overlay`] where the file is the overlay of another device, or of one that has

@@ -1,28 +1,27 @@
-//! What must hold of an image's refcount table before the image is written.
+//! Checks the refcount table before writing.
 //!
-//! An allocation looks for the block of refcounts of each part of the file in turn. Where one is
-//! missing, `imago` 0.2 allocates it. The one of the first part then gets the offset 0, which
-//! stands for none, and the search does not end. Images of qemu have a block for every part of the
-//! file, so a missing one is damage.
+//! Allocation searches the refcount blocks in order. `imago` 0.2 allocates a missing one, but gives
+//! the first one the offset 0, which means none: the search never ends. qemu creates all of them,
+//! so a missing one is damage.
 
 use std::collections::HashSet;
 use std::io;
 
 use dentree_blockdev::BlockDevice;
 
-/// Checks that each part of the file has a block of refcounts of its own, within the file.
+/// Checks that each part of the file has its own refcount block within the file.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] where one has not; those of the device.
+/// [`io::ErrorKind::InvalidData`] if not; those of the device.
 pub(crate) fn check(file: &dyn BlockDevice) -> io::Result<()> {
-    // The fields of the header, all big-endian: docs/interop/qcow2 of qemu.
+    // Header fields in big-endian: docs/interop/qcow2 of qemu.
     let version = u32::from_be_bytes(read(file, 4)?);
     let cluster_bits = u32::from_be_bytes(read(file, 20)?);
     let table = u64::from_be_bytes(read(file, 48)?);
     let table_clusters = u32::from_be_bytes(read(file, 56)?);
     let order = if version < 3 { 4 } else { u32::from_be_bytes(read(file, 96)?) };
     if !(9..=21).contains(&cluster_bits) || order > 6 {
-        // No header that opens.
+        // Fails to open anyway.
         return Ok(());
     }
     let cluster = 1 << cluster_bits;

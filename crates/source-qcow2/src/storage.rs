@@ -1,8 +1,7 @@
-//! A block device as a storage of `imago`, for reading.
+//! A block device as read-only storage of `imago`.
 //!
-//! The trait's methods are unsafe functions, as they bypass the alignment and the write blockers of
-//! the extension trait. A device has no alignment, and what is only read needs no blocker. Nothing
-//! here is unsafe in itself.
+//! The trait's methods are unsafe because they bypass alignment and write blockers. A device has no
+//! alignment and read-only storage needs no blockers; no operation here is unsafe.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -15,10 +14,10 @@ use imago::Storage;
 use imago::io_buffers::{IoVector, IoVectorMut};
 use imago::storage::drivers::CommonStorageHelper;
 
-/// See the file's head.
+/// See the file header.
 pub(crate) struct DeviceStorage {
     pub(crate) device: Arc<dyn BlockDevice>,
-    /// Where relative names of backing files begin.
+    /// Base of relative backing file names.
     dir: Option<PathBuf>,
     helper: CommonStorageHelper,
 }
@@ -39,7 +38,7 @@ impl Storage for DeviceStorage {
         Ok(self.device.size())
     }
 
-    /// An image that is no file of this machine may not name one.
+    /// Only local images may have backing files.
     fn resolve_relative_path<P: AsRef<Path>>(&self, name: P) -> io::Result<PathBuf> {
         match &self.dir {
             Some(dir) => Ok(dir.join(name)),
@@ -47,7 +46,7 @@ impl Storage for DeviceStorage {
         }
     }
 
-    /// Zeros past the end, as the trait asks.
+    /// Zeros past the end, as the trait requires.
     unsafe fn pure_readv(&self, bufs: IoVectorMut<'_>, mut offset: u64) -> io::Result<()> {
         for mut buf in bufs.into_inner() {
             let there = self.device.size().saturating_sub(offset).min(buf.len() as u64) as usize;

@@ -1,4 +1,4 @@
-//! Images made to harm: each is an error, none a panic, a hang or memory without bound.
+//! Malicious images: errors, no panic, hang or unbounded memory.
 
 use dentree_blockdev::{Access, BlockDevice, FileDevice, MemoryDevice};
 use dentree_source_qcow2::{Base, Qcow2Device};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// An image of our own with data, tables and a backing file's name.
+/// With data, tables and a backing file.
 fn overlay(dir: &Path) -> PathBuf {
     let file = dir.join("overlay");
     let device = Arc::new(MemoryDevice::from(vec![3; 4 << 20]));
@@ -21,7 +21,7 @@ fn overlay(dir: &Path) -> PathBuf {
     file
 }
 
-/// A compressed image by qemu-img, or `None` where it is not installed.
+/// By qemu-img; `None`: not installed.
 fn compressed(dir: &Path) -> Option<PathBuf> {
     let [raw, file] = ["raw", "compressed"].map(|name| dir.join(name));
     fs::write(&raw, (0..1 << 20).map(|at: u32| (at / 1000) as u8).collect::<Vec<_>>()).unwrap();
@@ -29,7 +29,7 @@ fn compressed(dir: &Path) -> Option<PathBuf> {
     made.ok()?.success().then_some(file)
 }
 
-/// Opens, reads all, writes some; errors are expected.
+/// Reads all and writes some; errors are expected.
 fn try_everything(file: &Path) {
     for access in [Access::ReadOnly, Access::ReadWrite] {
         let Ok(file) = FileDevice::open(file, access) else { return };
@@ -67,7 +67,7 @@ proptest! {
         });
         let mut bytes = fs::read(&file).unwrap();
         for (cluster, within, value, len) in damage {
-            // The header, and the first entries of tables, more often than not.
+            // Prefers the header and first table entries.
             let within = if value % 3 == 0 { within } else { within % 128 };
             let at = cluster * 65_536 + within;
             if at + len <= bytes.len() {
@@ -86,7 +86,7 @@ fn an_image_without_refcounts_is_read_and_not_written() {
     fs::write(dir.path().join("base"), vec![3; 4 << 20]).unwrap();
     let whole = fs::read(&file).unwrap();
     let be = |at: usize| u64::from_be_bytes(whole[at..at + 8].try_into().unwrap());
-    // The offset of the refcount table, its clusters, and its first entry.
+    // Refcount table: offset, clusters, first entry.
     let (table, clusters) = (be(48) as usize, 56);
     let open = |access| {
         let device = FileDevice::open(&file, access).unwrap();
@@ -124,7 +124,7 @@ fn a_chain_without_end_and_names_that_are_no_files_are_errors() {
     assert!(refusal().contains("no regular file"), "{}", refusal());
     fs::remove_file(&fifo).unwrap();
 
-    // The format `raw` is named in an extension; without it what is there decides.
+    // An extension names the format `raw`; without it the content decides.
     let mut bytes = fs::read(&file).unwrap();
     let at = bytes.windows(8).position(|part| part == [0xe2, 0x79, 0x2a, 0xca, 0, 0, 0, 3]).unwrap();
     bytes[at..at + 16]

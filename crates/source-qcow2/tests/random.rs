@@ -1,4 +1,4 @@
-//! Random reads, writes and discards against memory; qemu-img judges the file.
+//! Random operations against a model; qemu-img checks the file.
 
 use dentree_blockdev::{Access, BlockDevice, FileDevice, MemoryDevice};
 use dentree_source_qcow2::{Base, Qcow2Device};
@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A device with `content`, and the file `base` of it for qemu-img.
+/// With a file of the same content for qemu-img.
 fn base(dir: &Path, content: &[u8]) -> Base {
     let name = dir.join("base");
     fs::write(&name, content).unwrap();
@@ -45,7 +45,7 @@ fn submitted(disk: &Arc<dyn BlockDevice>, at: u64, len: usize) -> Vec<u8> {
     receiver.recv().unwrap().unwrap()
 }
 
-/// Whether qemu-img finds neither damage nor lost clusters; prints where it is not installed.
+/// By `qemu-img check`; prints if it is not installed.
 fn is_sound(file: &Path) -> bool {
     match Command::new("qemu-img").args(["check", "-f", "qcow2"]).arg(file).output() {
         Ok(output) if output.status.success() => true,
@@ -90,7 +90,7 @@ proptest! {
                     prop_assert!(submitted(&disk, at, len) == expected, "submitted: {len} bytes at {at}");
                 }
                 Step::Discard { at, len } => {
-                    // What is there then is unspecified until it is written.
+                    // Discarded content is unspecified.
                     disk.discard(at, len as u64).unwrap();
                     disk.write_at(at, &vec![1; len]).unwrap();
                     model.write_at(at, &vec![1; len]).unwrap();
@@ -125,7 +125,7 @@ fn threads_that_write_different_parts_do_not_disturb_each_other() {
         for number in 0..8u8 {
             let disk = &disk;
             scope.spawn(move || {
-                // Neighbours share clusters and tables.
+                // Neighbors share clusters and tables.
                 for at in (usize::from(number) * 4096..SIZE as usize).step_by(8 * 4096) {
                     disk.write_at(at as u64, &[number; 4096]).unwrap();
                     let mut found = [0; 4096];

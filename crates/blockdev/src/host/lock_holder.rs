@@ -1,5 +1,4 @@
-//! Finds the writer of a file: the holder of its lock by `/proc/locks`, loop devices (which take
-//! none) by `/sys/block`.
+//! Finds the writer of a file: lock holders in `/proc/locks`, loop devices in `/sys/block`.
 
 use crate::Holder;
 use rustix::fs::{major, minor};
@@ -14,7 +13,7 @@ pub fn writer_of(path: &Path) -> Option<Holder> {
     lock_holder(found.dev(), found.ino())
 }
 
-/// The process that has an exclusive `flock` on a file.
+/// Holder of an exclusive `flock`.
 pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<Holder> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let pid = holder_in(&locks, dev, ino)?;
@@ -22,10 +21,10 @@ pub(crate) fn lock_holder(dev: u64, ino: u64) -> Option<Holder> {
     Some(Holder::Process { pid, name: name.map(|name| name.trim_end().to_owned()) })
 }
 
-/// Lines read `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`: device numbers in hex, inode in
-/// decimal. A process in another namespace shows as 0 or less.
+/// Lines: `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, devices in hex, inode in decimal.
+/// Processes of other namespaces are 0 or less.
 fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
-    // macOS has numbers of 32 bits, and no `/proc/locks`.
+    // macOS: 32-bit numbers, no `/proc/locks`.
     #[cfg_attr(target_os = "linux", expect(clippy::useless_conversion))]
     let dev = dev.try_into().ok()?;
     let wanted = format!("{:02x}:{:02x}:{ino}", major(dev), minor(dev));
@@ -37,7 +36,7 @@ fn holder_in(locks: &str, dev: u64, ino: u64) -> Option<u32> {
     })
 }
 
-/// The loop device that writes to a file. `None`: no device, or the system does not tell.
+/// `None` if unknown.
 pub(crate) fn loop_device(dev: u64, ino: u64) -> Option<Holder> {
     loop_device_in(Path::new("/sys/block"), dev, ino).map(Holder::LoopDevice)
 }

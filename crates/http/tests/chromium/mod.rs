@@ -1,4 +1,4 @@
-//! A headless Chromium, spoken to in its DevTools protocol over two pipes.
+//! Headless Chromium by the DevTools protocol over two pipes.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// A browser with one page. It ends with this value.
+/// One page. Ends when dropped.
 pub struct Browser {
     child: Child,
     commands: File,
@@ -17,13 +17,13 @@ pub struct Browser {
     session: Option<String>,
     next: u64,
     loaded: bool,
-    /// What came to the console: errors, warnings, what was blocked or not found.
+    /// Console errors and warnings, blocked and missing resources.
     pub complaints: Vec<String>,
     _dir: TempDir,
 }
 
 impl Browser {
-    /// `None`, with the reason printed, where there is no Chromium.
+    /// `None`: no Chromium.
     pub fn start() -> Option<Browser> {
         if !Command::new("chromium").arg("--version").output().is_ok_and(|version| version.status.success()) {
             println!("skipped: chromium is not installed");
@@ -43,7 +43,7 @@ impl Browser {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // In the order in which the shell opens the other ends.
+        // The order in which the shell opens the other ends.
         let commands = File::options().write(true).open(dir.path().join("commands")).unwrap();
         let messages = BufReader::new(File::open(dir.path().join("messages")).unwrap());
         let complaints = Vec::new();
@@ -66,7 +66,6 @@ impl Browser {
         Some(browser)
     }
 
-    /// Calls a method and waits for its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -84,7 +83,7 @@ impl Browser {
         }
     }
 
-    /// How the page is shown: `light` or `dark`, and its width.
+    /// Color scheme, `light` or `dark`, and width.
     pub fn show(&mut self, scheme: &str, width: u32) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
@@ -92,27 +91,25 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Opens a page and waits until all of it is there.
     pub fn open(&mut self, url: &str) {
         self.loaded = false;
         self.call("Page.navigate", json!({"url": url}));
         self.wait_for_load();
     }
 
-    /// Waits for the page that the last step leads to.
+    /// Waits for the page of the last step.
     pub fn wait_for_load(&mut self) {
         while !self.loaded {
             self.message();
         }
     }
 
-    /// What an expression is worth in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         self.call("Runtime.evaluate", params)["result"]["value"].take()
     }
 
-    /// Clicks on what a selector finds, and waits for the page that it leads to.
+    /// Clicks and waits for the next page.
     pub fn click(&mut self, selector: &str) {
         self.loaded = false;
         let middle = format!(
@@ -128,20 +125,19 @@ impl Browser {
         self.wait_for_load();
     }
 
-    /// What is downloaded from now on is kept in a directory.
+    /// Saves later downloads in a directory.
     pub fn keep_downloads(&mut self, dir: &std::path::Path) {
         let session = self.session.take();
         self.call("Browser.setDownloadBehavior", json!({"behavior": "allow", "downloadPath": dir}));
         self.session = session;
     }
 
-    /// Types into what has the focus.
+    /// Types into the focused element.
     pub fn type_text(&mut self, text: &str) {
         self.loaded = false;
         self.call("Input.insertText", json!({"text": text}));
     }
 
-    /// Keeps a picture of the page for people, as `NAME.png` in the target directory's `tmp`.
     pub fn picture(&mut self, name: &str) {
         let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
         let bytes = BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
@@ -170,7 +166,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         self.session = None;
         let closed = write!(self.commands, "{}\0", json!({"id": 0, "method": "Browser.close"}));
-        // Its end of the pipe closes when it has ended.
+        // The pipe closes when Chromium has ended.
         let ended = closed.and_then(|()| std::io::copy(&mut self.messages, &mut std::io::sink()));
         if ended.is_err() {
             let _ = self.child.kill();

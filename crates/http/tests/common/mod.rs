@@ -1,4 +1,4 @@
-//! A file system in memory, a server over it, and a client that reads what is sent byte for byte.
+//! A file system in memory, its server, and a byte-exact client.
 #![allow(dead_code)] // each test file uses a part of it
 
 use dentree_http::{Access, Handle, Log, Options, Server};
@@ -12,49 +12,45 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// When every file was changed: 2001-09-09 01:46:40 UTC.
+/// 2001-09-09 01:46:40 UTC.
 pub const CHANGED: i64 = 1_000_000_000;
 pub const CHANGED_DATE: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
 
-/// What stands at a path.
 #[derive(Clone, Debug)]
 pub enum Thing {
     Dir,
     File(Vec<u8>),
-    /// A file of this many bytes, as [`pattern`] has them, whose device fails from the given byte
-    /// on.
+    /// A file of [`pattern`] bytes; its device fails from the given byte on.
     Failing(u64, u64),
-    /// A file of one byte, whose device does not answer while the gate is locked.
+    /// A file of one byte; its device blocks while the mutex is locked.
     Stuck(Arc<Mutex<()>>),
     Link(&'static str),
     Fifo,
 }
 
-/// The byte of a large file at `offset`.
+/// Byte of a large file at `offset`.
 pub fn pattern(offset: u64) -> u8 {
     (offset % 251) as u8
 }
 
-/// A large file.
 pub fn large(len: u64) -> Thing {
     Thing::Failing(len, u64::MAX)
 }
 
-/// An inode: itself, its directory, its names.
+/// An inode: itself, parent, names.
 pub struct Node {
     thing: Thing,
     parent: Ino,
     names: BTreeMap<Vec<u8>, Ino>,
 }
 
-/// The file system. Inode 1 is the root.
 pub struct MemFs {
     nodes: Vec<Node>,
     mtime: i64,
 }
 
 impl MemFs {
-    /// Makes a tree of paths below the root; parents stand before their children.
+    /// Parents come before children.
     pub fn new<P: AsRef<[u8]>>(lines: impl IntoIterator<Item = (P, Thing)>) -> MemFs {
         let mut nodes = vec![Node { thing: Thing::Dir, parent: Ino(1), names: BTreeMap::new() }];
         let mut inodes = BTreeMap::from([(Vec::new(), Ino(1))]);
@@ -73,7 +69,7 @@ impl MemFs {
         MemFs { nodes, mtime: CHANGED }
     }
 
-    /// The same with another time of change.
+    /// With another mtime.
     pub fn changed(self, mtime: i64) -> MemFs {
         MemFs { mtime, ..self }
     }
@@ -198,7 +194,6 @@ impl FileSystem for MemFs {
     }
 }
 
-/// What a server told.
 #[derive(Default)]
 pub struct Told {
     pub lines: Mutex<Vec<String>>,
@@ -215,7 +210,7 @@ impl Log for Told {
     }
 }
 
-/// A server that ends with this value.
+/// Stops the server when dropped.
 pub struct Running {
     pub address: SocketAddr,
     pub metrics: Option<SocketAddr>,
@@ -229,7 +224,7 @@ impl Running {
         Self::with(fs, |_| {})
     }
 
-    /// With options changed by `change`.
+    /// `change` edits the options.
     pub fn with(fs: MemFs, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new("disk.img");
         change(&mut options);
@@ -243,7 +238,7 @@ impl Running {
         Client::new(self.address)
     }
 
-    /// One request on a connection of its own: request line without version, further headers.
+    /// A request on a new connection: request line without version, more headers.
     pub fn ask(&self, request: &str, headers: &str) -> Reply {
         let mut client = self.client();
         client.request(request, headers);
@@ -254,13 +249,13 @@ impl Running {
         self.ask(&format!("GET {path}"), "")
     }
 
-    /// Stops it and waits for its end; answers how many connections it had to cut off.
+    /// Returns the number of connections cut off.
     pub fn stop(&mut self) -> usize {
         self.handle.stop();
         self.thread.take().map_or(0, |thread| thread.join().unwrap())
     }
 
-    /// The access log, once it has this many lines.
+    /// Waits for this many log lines.
     pub fn lines(&self, count: usize) -> Vec<String> {
         wait_until("told", || self.told.lines.lock().unwrap().len() >= count);
         self.told.lines.lock().unwrap().clone()
@@ -273,23 +268,21 @@ impl Drop for Running {
     }
 }
 
-/// A connection.
 pub struct Client(pub BufReader<TcpStream>);
 
-/// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     pub status: u16,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
-    /// The connection ended before the body did.
+    /// The connection ended in the body.
     pub short: bool,
 }
 
 impl Client {
     pub fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        // A test that hangs is worse than one that fails.
+        // A failing test is better than a hanging one.
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Client(BufReader::new(stream))
@@ -303,12 +296,12 @@ impl Client {
         self.send(format!("{request} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes());
     }
 
-    /// The next response; `head` where none of them has a body.
+    /// `head`: a response without body.
     pub fn reply(&mut self, head: bool) -> Reply {
         self.try_reply(head).expect("a response")
     }
 
-    /// The next response, or `None` where the connection has ended.
+    /// `None`: the connection has ended.
     pub fn try_reply(&mut self, head: bool) -> Option<Reply> {
         let status = self.line()?;
         let status = status.split(' ').nth(1).unwrap().parse().unwrap();
@@ -328,7 +321,7 @@ impl Client {
         Some(Reply { status, headers, short: body.len() < len as usize, body })
     }
 
-    /// A body in chunks, and whether its end is missing.
+    /// A chunked body, and whether its end is missing.
     fn chunks(&mut self) -> (Vec<u8>, bool) {
         let mut body = Vec::new();
         while let Some(len) = self.line() {
@@ -344,7 +337,7 @@ impl Client {
         (body, true)
     }
 
-    /// Whether the other side ends the connection, without another byte.
+    /// Whether the server closes without another byte.
     pub fn ends(&mut self) -> bool {
         let mut byte = [0];
         match self.0.read(&mut byte) {
@@ -370,7 +363,6 @@ impl Reply {
     }
 }
 
-/// Open file descriptors of this process.
 pub fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }

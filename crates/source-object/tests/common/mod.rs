@@ -1,4 +1,4 @@
-//! An object of known bytes, behind nginx and a proxy.
+//! An object behind nginx and a proxy.
 
 #![allow(dead_code)] // each test binary uses a part
 
@@ -15,7 +15,7 @@ pub struct Site {
     _nginx: Nginx,
 }
 
-/// Bytes that differ everywhere; `seed` makes others.
+/// Different everywhere, by `seed`.
 pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| (at.wrapping_mul(0x9E37_79B9) >> 7) as u8 ^ (at >> 13) as u8 ^ seed as u8)
@@ -23,7 +23,7 @@ pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
 }
 
 impl Site {
-    /// `None` where nginx is not installed.
+    /// `None`: no nginx.
     pub fn with(content: &[u8]) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let www = dir.path().join("www");
@@ -42,7 +42,7 @@ impl Site {
         open(&self.url(), &Options::default()).unwrap()
     }
 
-    /// Opens with a cache on disk.
+    /// With the disk cache.
     pub fn open_cached(&self) -> ObjectDevice {
         open(&self.url(), &self.cached(1 << 30)).unwrap()
     }
@@ -52,7 +52,7 @@ impl Site {
         Options { cache, ..Options::default() }
     }
 
-    /// Replaces the object as a careful server does, by a rename.
+    /// By rename.
     pub fn replace(&self, content: &[u8]) {
         let new = self.dir.path().join("new");
         fs::write(&new, content).unwrap();
