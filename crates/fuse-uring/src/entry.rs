@@ -68,11 +68,15 @@ impl RingEntry {
     }
 
     /// Replies with `header` (`struct fuse_out_header`) and the first `len` bytes of the payload.
+    ///
+    /// # Panics
+    /// If the payload is shorter.
     pub fn finish(mut self, header: &[u8; OUT_HEADER], len: usize) {
         self.set_reply(header, len);
     }
 
     fn set_reply(&mut self, header: &[u8; OUT_HEADER], len: usize) {
+        assert!(len <= self.home.memory.payload_size());
         // SAFETY: as in `header`.
         let parts = unsafe { &mut *self.home.memory.header(self.index).as_ptr() };
         parts.in_out[..OUT_HEADER].copy_from_slice(header);
