@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::Format;
-use crate::listing::Listing;
 use crate::Holder;
+use crate::listing::Listing;
 
 /// Why a device or partition cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -101,6 +101,7 @@ pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
     write_back::write(&**device, journal.block_size, &run).map_err(Error::Write)?;
     device.flush().map_err(Error::Write)?;
     let mut superblock = Superblock::new(&journal);
+    superblock.set_head(found.end);
     // Skips a number: blocks of an incomplete transaction may have the next one.
     superblock.set_tail(None, Tid(journal.first_tid.0.wrapping_add(found.transactions)).next());
     superblock.write(&**device).and_then(|()| device.flush()).map_err(Error::Write)?;
@@ -109,25 +110,27 @@ pub fn replay(device: &Arc<dyn BlockDevice>, location: &JournalLocation) -> Resu
 
 struct Found {
     transactions: u32,
+    /// Behind the last of them, in the journal.
+    end: u32,
     copies: HashMap<u64, Logged>,
     revoked: usize,
 }
 
 fn find(journal: &LogReader) -> Result<Found, Error> {
     let Some(tail) = journal.tail else {
-        return Ok(Found { transactions: 0, copies: HashMap::new(), revoked: 0 });
+        return Ok(Found { transactions: 0, end: journal.head, copies: HashMap::new(), revoked: 0 });
     };
     let mut scan = Scan::new();
-    let transactions = walk(journal, tail, None, &mut scan)?;
-    let end = Tid(journal.first_tid.0.wrapping_add(transactions));
-    if journal.features.fast_commit && fast_commit::is_pending(journal, end)? {
+    let (transactions, _) = walk(journal, tail, None, &mut scan)?;
+    let next = Tid(journal.first_tid.0.wrapping_add(transactions));
+    if journal.features.fast_commit && fast_commit::is_pending(journal, next)? {
         return Err(Error::Unsupported { feature: "pending fast commits".into() });
     }
     let mut revokes = scan.targets;
     walk(journal, tail, Some(transactions), &mut revokes)?;
     let mut replay = Replay { revokes, copies: HashMap::new(), revoked: 0 };
-    walk(journal, tail, Some(transactions), &mut replay)?;
-    Ok(Found { transactions, copies: replay.copies, revoked: replay.revoked })
+    let (_, end) = walk(journal, tail, Some(transactions), &mut replay)?;
+    Ok(Found { transactions, end, copies: replay.copies, revoked: replay.revoked })
 }
 
 trait Pass {
@@ -156,10 +159,16 @@ enum Verdict {
     EndOfLog,
 }
 
-/// Passes at most `limit` transactions from `tail` on. Returns the number committed.
+/// Passes at most `limit` transactions from `tail` on. Returns the number committed, and the block
+/// where it stopped.
 ///
 /// Stops after the log's length: a transaction that wraps onto itself is incomplete.
-fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass) -> Result<u32, Error> {
+fn walk(
+    journal: &LogReader,
+    tail: u32,
+    limit: Option<u32>,
+    pass: &mut dyn Pass,
+) -> Result<(u32, u32), Error> {
     let (mut at, mut count) = (At { tid: journal.first_tid, block: tail }, 0);
     let mut left = journal.log_len();
     let mut is_past_end = false;
@@ -196,7 +205,7 @@ fn walk(journal: &LogReader, tail: u32, limit: Option<u32>, pass: &mut dyn Pass)
         };
         at.block = journal.advance(at.block, passed);
     }
-    Ok(count)
+    Ok((count, at.block))
 }
 
 fn copies<'a>(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dentree_blockdev::{BlockDevice, MemoryDevice};
 use dentree_bufcache::BufCache;
-use dentree_jbd2::{History, Journal, JournalLocation, JournalOptions, empty_journal};
+use dentree_jbd2::{History, Journal, JournalLocation, JournalOptions, empty_journal, replay};
 
 const BLOCK: usize = 1024;
 /// Blocks to change.
@@ -93,23 +93,33 @@ fn a_log_has_its_space_before_it_is_written_and_takes_it_as_it_goes() {
 }
 
 #[test]
-fn a_log_goes_on_where_the_one_before_ended() {
+fn a_log_goes_on_where_the_one_before_ended_or_was_cut_off() {
     const LOG: u64 = 64;
     let mut bytes = vec![0; BLOCK * (TARGETS + LOG) as usize];
     let superblock = empty_journal(BLOCK as u32, LOG as u32, [7; 16]);
     bytes[BLOCK * TARGETS as usize..][..superblock.len()].copy_from_slice(&superblock);
-    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::from(bytes));
+    let mut memory = MemoryDevice::from(bytes);
     let location = JournalLocation { block_size: BLOCK, runs: vec![(TARGETS, LOG)] };
     let mut before = Vec::new();
     // Three blocks a session: the log wraps.
     for session in 0..100u8 {
+        let device: Arc<dyn BlockDevice> = Arc::new(memory.clone());
         let cache = Arc::new(BufCache::new(device.clone(), BLOCK, 1 << 20));
         let journal = Journal::open(cache, &location, JournalOptions::default()).unwrap();
         let mut handle = journal.start(1).unwrap();
         handle.create(3, |bytes| bytes[0] = session).unwrap();
-        handle.stop();
-        journal.close().unwrap();
-        let history = History::read(device.clone(), &location).unwrap();
+        journal.wait_commit(handle.stop()).unwrap();
+        if session % 3 == 2 {
+            // The power fails before the block is in place.
+            memory = MemoryDevice::from(memory.to_vec());
+            let device: Arc<dyn BlockDevice> = Arc::new(memory.clone());
+            assert_eq!(replay(&device, &location).unwrap().transactions, 1);
+        } else {
+            journal.close().unwrap();
+        }
+        let device: Arc<dyn BlockDevice> = Arc::new(memory.clone());
+        assert_eq!(memory.to_vec()[3 * BLOCK], session);
+        let history = History::read(device, &location).unwrap();
         let contents: Vec<u8> = history
             .transactions()
             .iter()
