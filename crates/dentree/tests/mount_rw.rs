@@ -300,6 +300,21 @@ impl Drop for Log {
 }
 
 #[test]
+fn the_figures_of_a_mount_name_its_requests() {
+    if !mountable() {
+        return;
+    }
+    let image = Image::new(32, &["-t", "ext4"]);
+    let mut mounted = Mounted::new(&image.file, &["--stats"]);
+    (0..7).for_each(|number| fs::create_dir(mounted.path().join(number.to_string())).unwrap());
+    mounted.signal(Signal::INT);
+    assert!(mounted.wait().success());
+    let told = mounted.told();
+    let line = told.lines().find_map(|line| line.trim().strip_prefix("mount  ")).expect(&told);
+    assert!(line.contains(" requests over ") && line.contains(" 7 MKDIR"), "{line}");
+}
+
+#[test]
 fn a_background_mount_on_a_full_disk_reports_to_the_log_and_marks_the_image() {
     if !mountable() {
         return;

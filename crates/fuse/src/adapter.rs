@@ -3,6 +3,7 @@
 
 use crate::abi;
 use crate::convert::{NodeIds, Ownership, file_attr, unreadable_attr};
+use crate::counts::{Counters, Requests};
 use crate::init::Agreed;
 use crate::known::{Known, NodeId};
 use crate::notify::Notifier;
@@ -12,7 +13,6 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,8 +27,7 @@ const AFTER_DOT_DOT: u64 = 2;
 /// State of a running adapter that other threads use.
 pub(crate) struct Shared<F: FileSystem> {
     pub(crate) known: Known<F>,
-    /// Requests for a node, so far.
-    pub(crate) requests: AtomicU64,
+    pub(crate) requests: Counters,
     pub(crate) listener: OnceLock<Listener>,
     /// For notifications to the kernel.
     pub(crate) notifier: OnceLock<Notifier>,
@@ -40,7 +39,7 @@ pub(crate) type Listener = Box<dyn Fn(&Error) + Send + Sync>;
 impl<F: FileSystem> Shared<F> {
     pub(crate) fn new() -> Self {
         let (listener, notifier) = (OnceLock::new(), OnceLock::new());
-        Shared { known: Known::new(), requests: AtomicU64::new(0), listener, notifier }
+        Shared { known: Known::new(), requests: Counters::new(), listener, notifier }
     }
 
     /// The errno of an error for the kernel. Damage and I/O errors are also reported to the
@@ -73,7 +72,7 @@ pub(crate) trait Running: Send + Sync {
     fn listen(&self, listener: Listener);
     fn known_inodes(&self) -> usize;
     fn forget_all(&self);
-    fn requests(&self) -> u64;
+    fn requests(&self) -> Requests;
 }
 
 impl<F: FileSystem> Running for Shared<F> {
@@ -90,8 +89,8 @@ impl<F: FileSystem> Running for Shared<F> {
         self.known.forget_all();
     }
 
-    fn requests(&self) -> u64 {
-        self.requests.load(Relaxed)
+    fn requests(&self) -> Requests {
+        self.requests.so_far()
     }
 }
 
@@ -113,7 +112,6 @@ pub(crate) struct Adapter<F: FileSystem> {
 
 impl<F: FileSystem> Adapter<F> {
     pub(crate) fn inode(&self, node: NodeId) -> Result<Arc<Inode<F>>> {
-        self.shared.requests.fetch_add(1, Relaxed);
         if self.shared.known.contains(node) { self.vfs.inode(self.ids.ino(node)) } else { Err(Error::Stale) }
     }
 
@@ -125,7 +123,6 @@ impl<F: FileSystem> Adapter<F> {
     /// directory or not. The kernel compares the generation, and turns ENOENT into ESTALE.
     pub(crate) fn find(&self, parent: NodeId, name: &OsStr) -> Result<Option<Arc<Inode<F>>>> {
         if name == "." {
-            self.shared.requests.fetch_add(1, Relaxed);
             return self.vfs.inode_by_handle(self.ids.ino(parent)).map(Some);
         }
         self.vfs.lookup(&Identity::Superuser, &self.inode(parent)?, name.as_bytes())

@@ -21,6 +21,7 @@ mod adapter;
 mod changes;
 mod classic;
 mod convert;
+mod counts;
 mod init;
 mod ioctl;
 mod known;
@@ -36,6 +37,7 @@ mod seek;
 mod session;
 
 pub use convert::Ownership;
+pub use counts::Requests;
 pub use mountpoint::unmount;
 pub use options::{MountError, Options, Visibility};
 pub use session::{Channel, Handle, Session, mount};

@@ -82,6 +82,7 @@ impl<F: FileSystem> Serve for Adapter<F> {
         space: &mut [u8],
         len: usize,
     ) -> (Reply, Option<Afterwards>) {
+        self.shared.requests.count(header.opcode);
         let node = NodeId(header.nodeid);
         let caller = Caller { uid: header.uid, gid: header.gid, pid: header.pid };
         if self.filtered.is_some_and(|owner| !caller.is_root() && caller.uid != owner)

@@ -3,6 +3,7 @@
 use crate::adapter::{Adapter, Running, Shared};
 use crate::classic::{self, Classic};
 use crate::convert::NodeIds;
+use crate::counts::Requests;
 use crate::init::{Agreed, Limits, MAX_WRITE};
 use crate::mountpoint::{Attached, MountAccess};
 use crate::notify::Notifier;
@@ -183,8 +184,8 @@ impl Handle {
         }
     }
 
-    /// Number of requests for a node. What the kernel has cached needs none.
-    pub fn requests(&self) -> u64 {
+    /// The requests that have come. What the kernel has cached needs none.
+    pub fn requests(&self) -> Requests {
         self.shared.requests()
     }
 }

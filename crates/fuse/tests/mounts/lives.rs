@@ -31,9 +31,9 @@ fn programs_that_are_killed_in_the_middle_of_requests_leave_the_mount_whole() {
     let vfs = in_memory();
     let Some(mounted) = mount_vfs(&vfs, &Options::default()) else { return };
     for round in 0..10 {
-        let before = mounted.handle.requests();
+        let before = mounted.handle.requests().total();
         let mut programs: Vec<_> = (0..4).map(|number| busy(&mounted.path, number)).collect();
-        wait_until("busy", || mounted.handle.requests() > before + 100 * (round + 1));
+        wait_until("busy", || mounted.handle.requests().total() > before + 100 * (round + 1));
         for program in &mut programs {
             program.kill().unwrap();
             program.wait().unwrap();
@@ -48,7 +48,7 @@ fn a_mount_ends_while_programs_use_it() {
     let vfs = in_memory();
     let Some(mut mounted) = mount_vfs(&vfs, &Options::default()) else { return };
     let mut programs: Vec<_> = (0..4).map(|number| busy(&mounted.path, number)).collect();
-    wait_until("busy", || mounted.handle.requests() > 500);
+    wait_until("busy", || mounted.handle.requests().total() > 500);
     mounted.handle.unmount().unwrap();
     assert!(mounted.handle.is_alive(), "files are open");
     for program in &mut programs {

@@ -82,7 +82,8 @@ fn figures(handle: &Handle) -> String {
         Channel::Classic => "/dev/fuse",
         Channel::Ring => "io_uring",
     };
-    format!("{} requests over {channel}", handle.requests())
+    let requests = handle.requests();
+    format!("{} requests over {channel}: {requests}", requests.total())
 }
 
 /// Limit of distinct errors that are reported.

@@ -296,6 +296,15 @@ pub fn mount_vfs<F: FileSystem>(vfs: &Arc<Vfs<F>>, options: &Options) -> Option<
     Some(Mounted { path, handle, serving, _dir: dir, _ring: ring })
 }
 
+/// The requests while `work` is done, by operation. Without those to forget, which the kernel sends
+/// when it likes.
+pub fn requests_of(mounted: &Mounted, work: impl FnOnce(&Path)) -> Vec<(&'static str, u64)> {
+    let before = mounted.handle.requests();
+    work(&mounted.path);
+    let asked = mounted.handle.requests().since(&before);
+    asked.by_operation().filter(|(name, _)| !name.ends_with("FORGET")).collect()
+}
+
 /// What a mount of this binary needs; `None`, with the reason printed, where it is missing.
 pub fn ring() -> Option<Option<OverIoUring>> {
     if OVER_RING { OverIoUring::enable().map(Some) } else { Some(None) }
