@@ -82,6 +82,27 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+impl Timestamp {
+    /// The time by the kernel's coarse clock, with ticks of 1 to 10 ms; elsewhere than on Linux by
+    /// the precise one.
+    ///
+    /// A tick changes a directory's times once. Behind FUSE the kernel stamps what it writes back
+    /// by the same clock: it has no new times to send for a file written in the tick that made it.
+    #[cfg(target_os = "linux")]
+    pub fn now() -> Timestamp {
+        use rustix::time::{ClockId, clock_gettime};
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Timestamp { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
+    }
+
+    /// The time. Only Linux has a coarse clock.
+    #[cfg(not(target_os = "linux"))]
+    pub fn now() -> Timestamp {
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Timestamp { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
+    }
+}
+
 /// Attributes of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attr {

@@ -14,6 +14,7 @@ use dentree_ext4_format::{
 };
 use dentree_jbd2::{Handle, Journal};
 use dentree_sync::lockstat::NamedMutexGuard;
+use dentree_vfs::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -102,7 +103,7 @@ impl Writer {
 /// Source of timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Clock {
-    /// The system's clock.
+    /// The system's clock, by [`Timestamp::now`].
     #[default]
     System,
     /// Always this time: for reproducible images.
@@ -110,27 +111,15 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Coarse on Linux, with ticks of 1 to 10 ms, as in the kernel: a tick writes a directory's time once.
     pub(crate) fn now(self) -> InodeTime {
         match self {
             Clock::Fixed(time) => time,
-            Clock::System => system_time(),
+            Clock::System => {
+                let Timestamp { seconds, nanos } = Timestamp::now();
+                InodeTime { seconds, nanos }
+            }
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-fn system_time() -> InodeTime {
-    use rustix::time::{ClockId, clock_gettime};
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    InodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap_or(0) }
-}
-
-/// Only Linux has a coarse clock.
-#[cfg(not(target_os = "linux"))]
-fn system_time() -> InodeTime {
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    InodeTime { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
 }
 
 /// Restarts a handle whose transaction is full: changes so far may be committed without what

@@ -4,7 +4,6 @@ use crate::acl::ACCESS;
 use crate::{Attr, FileType, Ino, NewInode, NewKind, SetAttr, SetTime, Timestamp};
 use dentree_sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An inode of a [`MemoryFs`](super::MemoryFs).
 pub struct MemoryNode {
@@ -100,7 +99,7 @@ impl MemoryNode {
 
 impl State {
     pub(super) fn new(content: Content, new: &NewInode<'_>, nlink: u32) -> Self {
-        let now = now();
+        let now = Timestamp::now();
         State {
             content,
             nlink,
@@ -118,13 +117,13 @@ impl State {
 
     /// After a change of content.
     pub(super) fn modified(&mut self) {
-        let now = now();
+        let now = Timestamp::now();
         (self.mtime, self.ctime) = (now, now);
     }
 
     /// After another change.
     pub(super) fn changed(&mut self) {
-        self.ctime = now();
+        self.ctime = Timestamp::now();
     }
 
     pub(super) fn add_link(&mut self) {
@@ -139,7 +138,7 @@ impl State {
 
     /// All but the length.
     pub(super) fn set(&mut self, changes: &SetAttr) {
-        let now = now();
+        let now = Timestamp::now();
         let time = |wanted: SetTime| match wanted {
             SetTime::Now => now,
             SetTime::At(time) => time,
@@ -167,9 +166,4 @@ impl State {
     pub(super) fn pages_mut(&mut self) -> Option<&mut Pages> {
         if let Content::File(pages) = &mut self.content { Some(pages) } else { None }
     }
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
 }
