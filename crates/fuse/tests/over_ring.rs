@@ -10,6 +10,8 @@ mod direct;
 mod lives;
 #[path = "mounts/mount.rs"]
 mod mount;
+#[path = "mounts/operations.rs"]
+mod operations;
 #[path = "mounts/programs.rs"]
 mod programs;
 #[path = "mounts/requests.rs"]

@@ -5,5 +5,6 @@ mod common;
 mod direct;
 mod lives;
 mod mount;
+mod operations;
 mod programs;
 mod requests;
