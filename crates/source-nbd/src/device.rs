@@ -7,13 +7,14 @@ use std::thread::{self, JoinHandle};
 
 use dentree_blockdev::{Access, BlockDevice, Done, check_range};
 
+use crate::connect::connect;
 use crate::connection::{Connection, End};
 use crate::greeting::{self, Export};
 use crate::keeper::Connect;
 use crate::request::Request;
 #[cfg(unix)]
 use crate::stream::Socket;
-use crate::stream::{self, Stream};
+use crate::stream::Stream;
 use crate::wire::flag;
 use crate::{Address, Error, Patience};
 
@@ -43,10 +44,10 @@ impl NbdDevice {
     /// # Errors
     /// [`Error::NotWritable`]: read-only, or cannot be flushed. Also errors of connecting.
     pub fn open(address: &Address, access: Access, patience: Patience) -> Result<Self, Error> {
-        let stream = stream::connect(address, patience.answer)
+        let stream = connect(address, patience.answer)
             .map_err(|source| Error::Connect { at: address.to_string(), source })?;
         let again = address.clone();
-        let connect = move || greet(stream::connect(&again, patience.answer)?, again.export());
+        let connect = move || greet(connect(&again, patience.answer)?, again.export());
         Self::begin(stream, &address.to_string(), address.export(), access, patience, Some(Box::new(connect)))
     }
 

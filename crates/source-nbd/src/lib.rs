@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod address;
+mod connect;
 mod connection;
 mod device;
 #[cfg(unix)]

@@ -1,15 +1,9 @@
 //! Sockets to a server.
 
 use std::io::{self, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-
-use crate::address::{Address, Endpoint};
-use crate::unix;
-
-/// For each address of a host.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A connected socket.
 pub(crate) trait Socket: Read + Write + Send + Sync + 'static {
@@ -60,29 +54,4 @@ impl Stream {
             socket: Arc::new(socket),
         })
     }
-}
-
-/// `within` limits each read and write.
-pub(crate) fn connect(address: &Address, within: Duration) -> io::Result<Stream> {
-    match &address.endpoint {
-        Endpoint::Unix(path) => unix::connect(path, within),
-        Endpoint::Tcp { host, port } => {
-            let socket = connect_tcp(host, *port)?;
-            // Requests are gathered by the sender.
-            socket.set_nodelay(true)?;
-            Stream::over(socket, within)
-        }
-    }
-}
-
-/// Connects to the first address of the host that answers.
-fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
-            Ok(socket) => return Ok(socket),
-            Err(failed) => error = failed,
-        }
-    }
-    Err(error)
 }

@@ -15,8 +15,8 @@ const ERROR_SHARING_VIOLATION: i32 = 32;
 pub(crate) const NO_SPACE: i32 = 112;
 pub(crate) const IO_ERROR: i32 = 1117;
 
-/// Other handles may read, and not write (`FILE_SHARE_READ`).
-const SHARE_READ: u32 = 1;
+/// Other handles may read and rename, and not write (`FILE_SHARE_READ`, `FILE_SHARE_DELETE`).
+const SHARE: u32 = 1 | 4;
 /// Seconds from 1601, where times of files begin, to 1970.
 const EPOCH: i64 = 11_644_473_600;
 
@@ -28,7 +28,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true);
     if access == Access::ReadWrite {
-        options.write(true).share_mode(SHARE_READ);
+        options.write(true).share_mode(SHARE);
     }
     options.open(path).map_err(|error| match error.raw_os_error() {
         Some(ERROR_SHARING_VIOLATION) => Error::Locked { path: path.to_owned(), holder: None },
