@@ -14,6 +14,7 @@
 //! Locks: one for the queue, one per job slot; neither is held while a job or the sink runs. For
 //! `AsReady` one for the sink, outside that of the queue.
 
+use crate::host;
 use crate::interrupt;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -107,12 +108,9 @@ pub(crate) fn threads() -> usize {
 }
 
 /// Raises the limit of open files to its maximum: a running job may hold a local directory open,
-/// and so may each of its ancestors.
+/// and so may each of its ancestors. With a low limit very deep trees fail with a message.
 pub(crate) fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // With a low limit very deep trees fail with a message.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    host::raise_file_limit();
 }
 
 enum Piece<J, O> {

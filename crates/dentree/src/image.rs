@@ -5,6 +5,7 @@
 
 use crate::args::Global;
 use crate::fanout::Width;
+use crate::host::{self, OsStrExt, os_str, os_string};
 use crate::interrupt::interruptible;
 use crate::mounts;
 use crate::not_an_image;
@@ -22,8 +23,6 @@ use dentree_vfs::{Budgets, Error, Identity, Ino, Inode, Vfs, WalkOptions};
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -257,7 +256,7 @@ fn notice_text(notice: &Notice, writable: bool) -> String {
 
 /// Device and inode number, the same for all names of a file.
 fn device_and_inode(file: &OsStr) -> Option<(u64, u64)> {
-    fs::metadata(file).ok().map(|found| (found.dev(), found.ino()))
+    host::stat(Path::new(file), true).ok().map(|found| found.identity())
 }
 
 fn device_problem(at: &str, error: &dentree_blockdev::Error) -> Problem {
@@ -580,20 +579,20 @@ fn split(argument: &OsStr, exists: impl Fn(&Path) -> bool) -> (OsString, Vec<u8>
     let end = match address(argument) {
         Some(address) => address_end(address),
         None => {
-            let file = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
+            let file = |end: usize| exists(Path::new(&os_str(&bytes[..end])));
             let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
             let rooted = || colons().filter(|&i| bytes.get(i + 1) == Some(&b'/'));
             rooted()
-                .find(|&i| exists(file(i)))
-                .or_else(|| exists(file(bytes.len())).then_some(bytes.len()))
-                .or_else(|| colons().find(|&i| exists(file(i))))
+                .find(|&i| file(i))
+                .or_else(|| file(bytes.len()).then_some(bytes.len()))
+                .or_else(|| colons().find(|&i| file(i)))
                 .or_else(|| rooted().next())
                 .or_else(|| colons().next())
                 .unwrap_or(bytes.len())
         }
     };
     let path = bytes.get(end + 1..).unwrap_or(b"");
-    (OsString::from_vec(bytes[..end].to_vec()), path.to_vec())
+    (os_string(bytes[..end].to_vec()), path.to_vec())
 }
 
 /// Where the image of an address ends, and `:` and the path within begin.

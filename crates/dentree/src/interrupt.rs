@@ -1,6 +1,6 @@
 //! Ctrl-C, SIGTERM and SIGHUP for commands that need an orderly end.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use crate::host::SIGNALS;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ pub(crate) fn interruptible() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let ignored = ignored();
     // Signals ignored at the start stay ignored: nohup(1) and shells' background jobs rely on it.
-    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+    for &signal in SIGNALS.iter().filter(|&signal| ignored >> (signal - 1) & 1 == 0) {
         signal_hook::flag::register_conditional_shutdown(signal, 1, flag.clone())?;
         signal_hook::flag::register(signal, flag.clone())?;
     }

@@ -1,19 +1,13 @@
 //! Reading local files that are copied into an image.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
+use crate::host;
+use dentree_blockdev::FileExt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io;
 use std::ops::{ControlFlow, Range};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// Bytes per read.
 const CHUNK: usize = 1 << 20;
-
-/// An extended attribute: full name and value.
-pub(crate) type Xattr = (Vec<u8>, Vec<u8>);
 
 /// Calls `each` with offset and bytes of the data in the first `size` bytes of a file; holes are
 /// left out. Returns the end of the last piece, or the value that `each` broke with. No piece
@@ -61,50 +55,8 @@ fn next_data(file: &File, offset: u64, size: u64, grain: u64) -> io::Result<Opti
     if offset >= size {
         return Ok(None);
     }
-    let start = match seek(file, SeekFrom::Data(offset)) {
-        Ok(start) => start,
-        Err(Errno::NXIO) => return Ok(None),
-        // The file system does not report holes.
-        Err(Errno::INVAL) => return Ok(Some(offset..size)),
-        Err(error) => return Err(error.into()),
-    };
-    let end = seek(file, SeekFrom::Hole(start))?.min(size);
+    let Some(Range { start, end }) = host::next_data(file, offset)? else { return Ok(None) };
+    let end = end.min(size);
     let whole = (start - start % grain).max(offset)..end.next_multiple_of(grain).min(size);
     Ok((start < end).then_some(whole))
-}
-
-/// Reads from a file opened with `O_NONBLOCK`; `None` after a short wait without data, so that the
-/// caller can check for signals.
-pub(crate) fn read_ready(file: &mut File, buf: &mut [u8]) -> io::Result<Option<usize>> {
-    const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    match poll(&mut [PollFd::new(&*file, PollFlags::IN)], Some(&MOMENT)) {
-        Ok(0) | Err(Errno::INTR) => return Ok(None),
-        ready => ready?,
-    };
-    match file.read(buf) {
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-/// The extended attributes of a file, or of a link itself, sorted by name.
-pub(crate) fn read_xattrs(path: &Path) -> io::Result<Vec<Xattr>> {
-    // The kernel's limit (`XATTR_LIST_MAX`).
-    let mut names = vec![0; 64 << 10];
-    let len = match rustix::fs::llistxattr(path, &mut names[..]) {
-        Ok(len) => len,
-        Err(Errno::NOTSUP) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut names: Vec<Vec<u8>> =
-        names[..len].split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
-    names.sort_unstable();
-    let mut found = Vec::new();
-    for name in names {
-        let mut value = vec![0; 64 << 10];
-        let len = rustix::fs::lgetxattr(path, &name[..], &mut value[..])?;
-        value.truncate(len);
-        found.push((name, value));
-    }
-    Ok(found)
 }

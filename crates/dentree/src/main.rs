@@ -24,7 +24,6 @@ mod path;
 mod pressure;
 mod progress;
 mod report;
-mod temp_entry;
 mod tree;
 
 use image::Session;

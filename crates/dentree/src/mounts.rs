@@ -1,9 +1,8 @@
 //! The mount table: FUSE mounts, and where cgroup v2 is.
 
+use crate::host::{self, OsStrExt, os_string};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +23,7 @@ pub(crate) fn at(point: &Path) -> Option<Mount> {
 
 /// Whether the image at `path` is mounted for writing.
 pub(crate) fn has(path: &Path) -> bool {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let identity = |path: &Path| host::stat(path, true).ok().map(|found| found.identity());
     let wanted = identity(path);
     table().iter().any(|mount| !mount.read_only && wanted.is_some() && identity(&mount.source) == wanted)
 }
@@ -67,7 +66,7 @@ fn unescape(field: &[u8]) -> OsString {
         bytes.push(byte.unwrap_or(first));
         rest = if byte.is_some() { &behind[3..] } else { behind };
     }
-    OsString::from_vec(bytes)
+    os_string(bytes)
 }
 
 /// The absolute path of a mount point, also where its server is gone.

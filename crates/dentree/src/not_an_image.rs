@@ -1,10 +1,10 @@
 //! What an argument may name that is no image: a piece of a split one. Formats by their content are
 //! recognised in `blockdev`.
 
+use crate::host::{OsStrExt, os_str};
 use crate::output::escape;
 use crate::report::{Problem, Status};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The problem of opening `file`, which failed with `problem`.
@@ -36,7 +36,7 @@ fn next_piece(file: &Path) -> Option<PathBuf> {
     for digit in name.iter_mut().rev() {
         if *digit < last {
             *digit += 1;
-            return Some(file.with_extension(OsStr::from_bytes(&name)));
+            return Some(file.with_extension(os_str(&name)));
         }
         *digit = first;
     }

@@ -6,9 +6,9 @@ use crate::progress;
 use dentree_vfs::Error;
 use std::fmt;
 use std::io::{self, Write};
-use std::os::unix::net::UnixDatagram;
-use std::process::{self, ExitCode};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The outcome of a command. Later variants are worse, and the worst one counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -105,12 +105,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Standard error is /dev/null.
-static IN_BACKGROUND: AtomicBool = AtomicBool::new(false);
+/// Logs problems once standard error is /dev/null.
+static LOG: OnceLock<fn(&Problem)> = OnceLock::new();
 
 /// From now on problems go to the system log.
-pub(crate) fn go_to_background() {
-    IN_BACKGROUND.store(true, Ordering::Relaxed);
+pub(crate) fn go_to_background(log: fn(&Problem)) {
+    LOG.get_or_init(|| log);
 }
 
 /// Prints one line on standard error.
@@ -121,12 +121,9 @@ pub(crate) fn print(text: impl fmt::Display) {
 
 /// Prints or logs a problem.
 pub(crate) fn print_problem(problem: &Problem) {
-    if IN_BACKGROUND.load(Ordering::Relaxed) {
-        // User-level error, as in syslog(3). Without a log daemon it is lost.
-        let line = format!("<11>dentree[{}]: {problem}", process::id());
-        let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), "/dev/log"));
-    } else {
-        print(format_args!("dentree: {problem}"));
+    match LOG.get() {
+        Some(log) => log(problem),
+        None => print(format_args!("dentree: {problem}")),
     }
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod digest;
 pub(crate) mod image;
-pub(crate) mod local;
 
 use crate::fanout::Width;
 use crate::progress::Progress;

@@ -1,8 +1,8 @@
 //! Backups of files that are replaced, as cp(1) and mv(1) make them.
 
+use crate::host::OsStrExt;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct BackupArgs {

@@ -36,7 +36,8 @@ impl SourceArgs {
             let caches = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
             caches.map(|dir| dir.join("dentree"))
         };
-        self.cache_dir.clone().or_else(default)
+        // Windows has no cache, and an option for one is refused.
+        self.cache_dir.clone().or_else(|| default().filter(|_| cfg!(unix)))
     }
 }
 

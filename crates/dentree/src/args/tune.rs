@@ -1,10 +1,10 @@
 //! Options of `dentree tune`: those of tune2fs(8) that change the superblock alone.
 
 use super::mkfs::{UuidArg, parse_percent, parse_uuid};
+use crate::host::OsStrExt;
 use clap::{ArgGroup, Args, ValueHint};
 use dentree_ext4::Tune;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("change").required(true).multiple(true))]

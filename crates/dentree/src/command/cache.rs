@@ -1,13 +1,13 @@
 //! `dentree cache`: what is kept on disk of images that are not local.
 
 use crate::args::{CacheArgs, CacheCommand};
+use crate::host::OsStrExt;
 use crate::image::Session;
 use crate::output::{escape, human};
 use crate::report::{Problem, Status, Stop};
 use dentree_source::Cached;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 
 pub(super) fn run(session: &Session, args: &CacheArgs) -> Result<(), Stop> {
     let Some(dir) = session.options.source.cache_dir() else {

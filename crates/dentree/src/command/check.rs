@@ -3,6 +3,7 @@
 use super::blocks::names::names;
 use crate::args::CheckArgs;
 use crate::fanout::{Width, threads};
+use crate::host::OsStrExt;
 use crate::image::{SUPERUSER, Session, open_part};
 use crate::listed::Paths;
 use crate::output::{Output, escape, json};
@@ -15,7 +16,6 @@ use dentree_vfs::WalkOptions;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 /// Each block is read once, but for those that hold several inodes.
 const CACHE_BYTES: usize = 8 << 20;

@@ -1,6 +1,7 @@
 //! `dentree chmod`: permissions, in the syntax of chmod(1).
 
 use crate::args::ChmodArgs;
+use crate::host::umask;
 use crate::image::{Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use crate::tree::Tree;
@@ -30,14 +31,6 @@ pub(crate) fn run(session: &Session, args: &ChmodArgs) -> Result<(), Stop> {
         Ok(())
     });
     Ok(())
-}
-
-pub(super) fn umask() -> u16 {
-    // It can only be read by setting it.
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    // The mask leaves permission bits only.
-    (umask.as_raw_mode() & 0o777) as u16
 }
 
 /// A mode as the command line has it.

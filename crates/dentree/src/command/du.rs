@@ -4,6 +4,7 @@
 use crate::args::DuArgs;
 use crate::args::ls::Time;
 use crate::fanout::{self, Emit, Order, Width};
+use crate::host::{OsStrExt, os_string};
 use crate::image::{Image, Node, Session};
 use crate::output::dates::Dates;
 use crate::output::size::Scale;
@@ -19,7 +20,6 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::ops::{ControlFlow, Range};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn named_by(file: &Path) -> Result<Vec<OsString>, Problem> {
     };
     read.map_err(|error| Problem::local(file.as_os_str().as_bytes(), &error))?;
     let names = text.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(|name| OsString::from_vec(name.to_vec())).collect())
+    Ok(names.map(|name| os_string(name.to_vec())).collect())
 }
 
 /// Bytes or inodes, and the newest time.

@@ -1,6 +1,7 @@
 //! `dentree ln`: hard and symbolic links.
 
 use crate::args::LnArgs;
+use crate::host::OsStrExt;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::output::escape;
 use crate::report::{Problem, Stop};
@@ -8,7 +9,6 @@ use dentree_ext4::Ext4;
 use dentree_vfs::{Error, NewKind, OnExisting, Vfs, WalkOptions};
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 pub(crate) fn run(session: &Session, args: &LnArgs) -> Result<(), Stop> {

@@ -1,9 +1,9 @@
 //! `dentree completions` and `dentree man`, generated from the argument definitions.
 
 use crate::args::{CompletionsArgs, ManArgs, command};
+use crate::host::OsStrExt;
 use crate::report::{Problem, Stop};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Stop> {
     let mut script = Vec::new();

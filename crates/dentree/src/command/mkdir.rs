@@ -1,7 +1,8 @@
 //! `dentree mkdir`: makes directories.
 
-use super::chmod::{parse_mode, umask};
+use super::chmod::parse_mode;
 use crate::args::MkdirArgs;
+use crate::host::umask;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{Error, NewKind, WalkOptions};

@@ -8,7 +8,7 @@ mod check;
 pub(crate) mod checksum;
 mod chmod;
 mod chown;
-mod cp;
+pub(crate) mod cp;
 mod dedup;
 mod demo;
 mod diff;

@@ -1,13 +1,13 @@
 //! `dentree resize`: makes a file system larger or smaller.
 
 use crate::args::ResizeArgs;
+use crate::host::OsStrExt;
 use crate::image::{Session, address, choice, open_file, open_part};
 use crate::output::{Output, escape, human};
 use crate::report::{Problem, Status, Stop};
 use dentree_blockdev::{Access, BlockDevice, FileDevice, locate};
 use dentree_ext4::{Ext4, InodeTime, Options, Size, Superblock, enlarged, grow, shrink, shrunk};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,6 +3,7 @@
 mod write;
 
 use crate::args::SalvageArgs;
+use crate::host::OsStrExt;
 use crate::image::{Session, open_damaged};
 use crate::output::{Output, escape, json};
 use crate::report::{self, Problem, Status, Stop};
@@ -12,7 +13,6 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use write::Writer;
 

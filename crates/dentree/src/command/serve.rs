@@ -2,18 +2,15 @@
 
 use crate::args::ServeArgs;
 use crate::command::tar::create;
+use crate::host::{self, OsStrExt, SIGNALS, Signals};
 use crate::image::{Image, Session};
 use crate::output::escape;
 use crate::pressure;
 use crate::report::{self, Problem, Status, Stop};
 use dentree_http::{Access, Figure, Handle, Log, Options, Passwords, Server, Tls, TlsError};
 use dentree_vfs::Error;
-use rustix::process::{Resource, getrlimit, setrlimit};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process;
 use std::sync::Arc;
@@ -33,7 +30,7 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 /// Serves until a signal. The first lets requests under way finish, the second does not.
 pub(super) fn run(session: &Session, args: &ServeArgs) -> Result<(), Stop> {
     let image = session.open(&args.image)?;
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| local(&image, &error))?;
+    let signals = Signals::new(SIGNALS).map_err(|error| local(&image, &error))?;
     let (lines, writer) = access_log(args)?;
     let dropped = Arc::new(AtomicU64::new(0));
     let log = Arc::new(ServerLog { image: image.clone(), lines, dropped: dropped.clone() });
@@ -130,14 +127,7 @@ fn cannot_listen(error: &io::Error) -> String {
 
 /// The limit of connections: the limit of open files, raised as far as possible without root.
 fn connections() -> usize {
-    let mut limit = getrlimit(Resource::Nofile);
-    let highest = limit.maximum;
-    if limit.current != highest {
-        limit.current = highest;
-        // On failure the present limit holds.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
-    match getrlimit(Resource::Nofile).current {
+    match host::raise_file_limit() {
         None => usize::MAX,
         Some(files) => {
             usize::try_from(files.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX).max(1)

@@ -1,16 +1,14 @@
 //! `dentree touch`: sets times, and makes empty files.
 
-use super::chmod::umask;
 use crate::args::{TouchArgs, WhichTime};
+use crate::host::{self, OsStrExt, umask};
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{Error, NewKind, SetAttr, SetTime, Timestamp, WalkOptions};
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Access and modification time.
 type Times = (SetTime, SetTime);
@@ -71,14 +69,12 @@ fn times(session: &Session, args: &TouchArgs) -> Result<Times, Problem> {
 }
 
 fn of_file(session: &Session, file: &OsStr) -> Result<Times, Problem> {
-    let at =
-        |seconds, nanos: i64| SetTime::At(Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) });
     if session.names_image(file) {
         let attr = session.locate(file)?.walk(WalkOptions::FOLLOW)?.attr();
         return Ok((SetTime::At(attr.atime), SetTime::At(attr.mtime)));
     }
-    let found = fs::metadata(file).map_err(|error| Problem::local(file.as_bytes(), &error))?;
-    Ok((at(found.atime(), found.atime_nsec()), at(found.mtime(), found.mtime_nsec())))
+    let found = host::stat(Path::new(file), true).map_err(|error| Problem::local(file.as_bytes(), &error))?;
+    Ok((SetTime::At(found.attr.atime), SetTime::At(found.attr.mtime)))
 }
 
 /// Seconds rounded down, and nanoseconds.

@@ -1,14 +1,13 @@
 //! `dentree truncate`: shortens files, or extends them by holes.
 
-use super::chmod::umask;
 use super::touch::make;
 use crate::args::{NewSize, TruncateArgs};
+use crate::host::{OsStrExt, umask};
 use crate::image::{SUPERUSER, Session};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{SetAttr, WalkOptions};
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn run(session: &Session, args: &TruncateArgs) -> Result<(), Stop> {
     let permissions = 0o666 & !umask();

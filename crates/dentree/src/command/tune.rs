@@ -3,6 +3,7 @@
 use super::info;
 use super::mkfs::identity::Identity;
 use crate::args::{LabelArgs, TuneArgs, UuidArg, UuidArgs};
+use crate::host::OsStrExt;
 use crate::image::{Session, open_part};
 use crate::output::{Output, escape};
 use crate::report::{Problem, Status, Stop};
@@ -10,7 +11,6 @@ use dentree_blockdev::Access;
 use dentree_ext4::{InodeTime, Tune, tune};
 use std::ffi::OsStr;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn label(session: &Session, args: &LabelArgs) -> Result<(), Stop> {

@@ -2,20 +2,19 @@
 
 use crate::args::UndeleteArgs;
 use crate::command::touch::parse_date;
+use crate::host::{self, OsStrExt, is_plain_name, os_str};
 use crate::image::{Location, Session};
 use crate::output::attributes::Clock;
 use crate::output::{Output, json};
 use crate::report::{Problem, Status, Stop};
+use dentree_blockdev::FileExt;
 use dentree_ext4::{Deleted, Error};
 use dentree_vfs::{FileType, Timestamp};
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// A deleted file as JSON. Times are seconds since 1970.
 #[derive(Serialize)]
@@ -159,9 +158,9 @@ fn all(session: &Session, at: &Location, found: &[Deleted], output: &Path) -> Re
 fn below(file: &Deleted) -> PathBuf {
     let unnamed = PathBuf::from(format!("inode-{}", file.ino));
     let Some(path) = &file.path else { return unnamed };
-    let parts = Path::new(OsStr::from_bytes(path)).components();
-    let below: PathBuf = parts.filter(|part| matches!(part, Component::Normal(_))).collect();
-    if below.as_os_str().is_empty() { unnamed } else { below }
+    let names = || path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"." | b".."));
+    let below: PathBuf = names().map(os_str).collect();
+    if names().all(is_plain_name) && names().next().is_some() { below } else { unnamed }
 }
 
 /// The name, or with a number behind it where a file has it.
@@ -203,7 +202,7 @@ fn write(at: &Location, file: &Deleted, target: &Path) -> Result<(), Problem> {
                 Ok::<(), Failure>(())
             })
             .map_err(|failure| problem(at, failure, &local))?;
-        return std::os::unix::fs::symlink(OsStr::from_bytes(&text), target).map_err(|error| local(&error));
+        return host::symlink(&text, target).map_err(|error| local(&error));
     }
     let made: File =
         OpenOptions::new().write(true).create_new(true).open(target).map_err(|error| local(&error))?;

@@ -8,6 +8,7 @@ pub(crate) mod json;
 pub(crate) mod quote;
 pub(crate) mod size;
 
+use crate::host;
 use crate::interrupt;
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -27,7 +28,7 @@ impl Output {
 
     /// Width of the terminal; `None` if it is none.
     pub(crate) fn terminal_width(&self) -> Option<usize> {
-        let columns = || rustix::termios::tcgetwinsize(self.to.get_ref()).map_or(80, |size| size.ws_col);
+        let columns = || host::columns(self.to.get_ref()).unwrap_or(80);
         self.terminal.then(|| usize::from(columns()).max(1))
     }
 

@@ -2,6 +2,7 @@
 
 use super::each_inode;
 use crate::args::FragArgs;
+use crate::host::OsStrExt;
 use crate::image::{Image, Session};
 use crate::output::{Output, json};
 use crate::report::Stop;
@@ -10,7 +11,6 @@ use dentree_sync::Mutex;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::{AddAssign, ControlFlow};
-use std::os::unix::ffi::OsStrExt;
 
 /// Sizes of free extents by powers of two, in KiB.
 const CLASSES: usize = 32;

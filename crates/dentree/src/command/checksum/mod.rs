@@ -3,10 +3,10 @@
 pub(crate) mod format;
 
 use crate::any_tree::image::InImage;
-use crate::any_tree::local::Local;
 use crate::any_tree::{Source, digest};
 use crate::args::ChecksumArgs;
 use crate::fanout::{self, Emit, Order};
+use crate::host::{Local, OsStrExt};
 use crate::image::Session;
 use crate::listed::{Base, Paths, components};
 use crate::operands::total_of;
@@ -20,7 +20,6 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::ops::{ControlFlow, Range};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 

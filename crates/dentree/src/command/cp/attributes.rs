@@ -1,17 +1,15 @@
 //! Attributes of copies. Those that cannot be set are counted and reported at the end.
 
 use super::options::{Keep, Options};
-use super::target_dir::Target;
+use crate::host::{self, OsStrExt, Target};
 use crate::image::{Image, Node};
 use crate::output::escape;
 use crate::report::{self, Report, Status};
 use dentree_find::ModeChange;
 use dentree_sync::Mutex;
-use dentree_vfs::{Attr, FileType, Timestamp};
-use rustix::fs::{Mode, Timespec};
+use dentree_vfs::{Attr, FileType};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// An attribute that could not be set, in the words of the report.
@@ -61,9 +59,7 @@ impl AttributeCopier {
 
     /// Keeps these attributes. Clears the process's umask, too.
     pub(in crate::command) fn keeping(keep: Keep) -> Self {
-        // The mask leaves permission bits only.
-        let umask = (rustix::process::umask(Mode::empty()).as_raw_mode() & 0o777) as u16;
-        AttributeCopier { keep, chmod: None, umask, lost: Mutex::default() }
+        AttributeCopier { keep, chmod: None, umask: host::clear_umask(), lost: Mutex::default() }
     }
 
     /// The permissions of a new file whose mode is not kept.
@@ -110,7 +106,7 @@ impl AttributeCopier {
             copy_xattrs();
         }
         if keep.times {
-            self.check(Loss::Times, label, target.set_times(timespec(attr.atime), timespec(attr.mtime)));
+            self.check(Loss::Times, label, target.set_times(attr.atime, attr.mtime));
         }
         let permissions = match (keep.mode, is_new) {
             (true, _) => Some(attr.permissions),
@@ -157,8 +153,4 @@ impl AttributeCopier {
             report.remember(Status::Failed);
         }
     }
-}
-
-fn timespec(time: Timestamp) -> Timespec {
-    Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanos) }
 }

@@ -8,12 +8,12 @@ use super::attributes::{AttributeCopier, Loss};
 use super::options::Options;
 use super::origin::{Above, Found, Origin, Unreadable, new_kind};
 use super::sparse::Holes;
-use super::target_dir::is_plain_name;
 use super::{CUT_SHORT, DANGLING, IN_THE_WAY, INTO_ITSELF, JUST_MADE, NO_LINK, SAME_FILE, each_extent};
 use crate::args::CpArgs;
 use crate::command::ln::create_or_replace;
+use crate::host::{self, OsStrExt, is_plain_name, os_str, read_ready};
 use crate::image::{Image, Location, Node, SUPERUSER, Session};
-use crate::local::{each_data, read_ready};
+use crate::local::each_data;
 use crate::operands::total_of;
 use crate::path::join;
 use crate::progress::{Progress, Total};
@@ -22,11 +22,9 @@ use dentree_find::Owners;
 use dentree_vfs::{Error, FileType, Ino, NewKind, OnExisting, SetAttr, SetTime, SetXattr, WalkOptions};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -595,9 +593,7 @@ impl<'a> Copy<'a> {
                 return self.lengthen(node, found.attr.size);
             }
         };
-        // Does not block on the other end of a pipe: `read_ready` waits where Ctrl-C is noticed.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let mut file = host::open_source(path)?;
         let metadata = file.metadata()?;
         let size = if metadata.is_file() { metadata.len() } else { 0 };
         let copied = each_data(&file, size, 1, &mut |offset, bytes| match holes.data(offset, bytes) {
@@ -660,7 +656,7 @@ impl<'a> Copy<'a> {
         let gid = self.owner.1.or(keep.owner.then_some(attr.gid));
         vfs.set_attr(SUPERUSER, node, &SetAttr { uid, gid, ..SetAttr::default() })?;
         if keep.xattrs || keep.mode {
-            let label = PathBuf::from(OsStr::from_bytes(&found.path));
+            let label = PathBuf::from(&os_str(&found.path));
             for (name, value) in found.origin.xattrs()?.iter().filter(|(name, _)| keep.keeps_xattr(name)) {
                 let set = vfs.setxattr(SUPERUSER, node, name, value, SetXattr::Any);
                 self.copier.check(Loss::Xattr, &label, set.map_err(io::Error::other));

@@ -4,16 +4,14 @@ use super::attributes::AttributeCopier;
 use super::into::Copy;
 use super::options::Options;
 use super::origin::{Found, Origin};
-use super::target_dir::is_plain_name;
 use super::{LEADS_OUT, local_problem};
+use crate::host::{is_plain_name, os_str};
 use crate::image::{Location, Node, Session};
 use crate::listed::{Paths, components, only};
 use crate::report::{Problem, Stop};
 use dentree_vfs::{Error, WalkOptions};
 use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub(super) fn run(session: &Session, options: &Options<'_>, file: &Path) -> Result<(), Stop> {
@@ -82,7 +80,7 @@ impl Listed<'_> {
     }
 
     fn local(&self, names: &[Vec<u8>]) -> PathBuf {
-        self.base.join(OsStr::from_bytes(&names.join(&b'/')))
+        self.base.join(os_str(&names.join(&b'/')))
     }
 
     /// The directory of these names below the target, made with its parents where missing.

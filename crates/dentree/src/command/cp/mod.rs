@@ -9,16 +9,15 @@ mod origin;
 mod out;
 mod out_listed;
 mod sparse;
-pub(crate) mod target_dir;
 
 use crate::args::CpArgs;
+use crate::host::OsStrExt;
 use crate::image::{Image, Node, Session};
 use crate::report::{Problem, Status, Stop};
 use dentree_vfs::{Error, Extent};
 pub(super) use into::move_between;
 use options::Options;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,8 +85,8 @@ fn each_extent<E>(
 }
 
 /// Why an existing entry is not written to.
-const DANGLING: &str = "is a dangling symbolic link, which is not written through";
-const IN_THE_WAY: &str = "exists and is not a regular file; --remove-destination replaces it";
+pub(crate) const DANGLING: &str = "is a dangling symbolic link, which is not written through";
+pub(crate) const IN_THE_WAY: &str = "exists and is not a regular file; --remove-destination replaces it";
 /// State of an existing file after an interruption.
 const CUT_SHORT: &str = "interrupted: its content is incomplete";
 /// Two operands have one name: the second neither overwrites nor follows what the first made.

@@ -4,6 +4,7 @@ use crate::args::CpArgs;
 use crate::args::cp::Attribute;
 use crate::ask::confirms;
 use crate::command::chmod::parse_mode;
+use crate::host::{OsStrExt, os_str};
 use crate::image::Session;
 use crate::progress::{Progress, Total};
 use crate::report::Problem;
@@ -11,7 +12,6 @@ use dentree_find::ModeChange;
 use dentree_vfs::Timestamp;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 
 /// The attributes that are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ impl<'a> Options<'a> {
             let bytes = source.as_bytes();
             let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(1, |last| last + 1);
             let is_stripped = args.target.strip_trailing_slashes && !bytes[..end].ends_with(b":");
-            if is_stripped { OsStr::from_bytes(&bytes[..end]).to_owned() } else { source.clone() }
+            if is_stripped { os_str(&bytes[..end]).into_owned() } else { source.clone() }
         };
         let chmod = args.chmod.as_deref().map(parse_mode).transpose()?;
         let sources = sources.iter().map(strip).collect();

@@ -1,18 +1,14 @@
 //! What is copied into an image: files of this machine, or of an image.
 
-use crate::host;
+use crate::host::{self, OsStrExt, Xattr, os_str, read_xattrs};
 use crate::image::{Image, Node, SUPERUSER};
-use crate::local::{Xattr, read_xattrs};
 use crate::output::escape;
 use crate::path::join;
 use crate::report::{Problem, Report};
-use dentree_vfs::{Attr, DirEntry, Error, FileType, Ino, NewKind, Timestamp, WalkOptions};
-use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use dentree_vfs::{Attr, DirEntry, Error, FileType, Ino, NewKind, WalkOptions};
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,9 +86,8 @@ impl Origin {
     pub(super) fn attr(&self, follows: bool) -> Result<(Attr, u64), Unreadable> {
         match self {
             Origin::Local(path) => {
-                let metadata = if follows { fs::metadata(path) } else { fs::symlink_metadata(path) };
-                let metadata = metadata?;
-                Ok((attr_of(&metadata), metadata.dev()))
+                let found = host::stat(path, follows)?;
+                Ok((found.attr, found.device))
             }
             Origin::Image { image, node, .. } => Ok((node.attr(), Arc::as_ptr(image) as u64)),
         }
@@ -104,7 +99,7 @@ impl Origin {
         match self {
             Origin::Local(path) => {
                 for entry in fs::read_dir(path)? {
-                    names.push(entry?.file_name().into_vec());
+                    names.push(entry?.file_name().into_encoded_bytes());
                 }
             }
             Origin::Image { image, node, path } => {
@@ -123,7 +118,7 @@ impl Origin {
     /// The entry `name` of a directory.
     pub(super) fn below(&self, name: &[u8], follows: bool) -> Result<Origin, Unreadable> {
         Ok(match self {
-            Origin::Local(path) => Origin::Local(path.join(OsStr::from_bytes(name))),
+            Origin::Local(path) => Origin::Local(path.join(os_str(name))),
             Origin::Image { image, node, path } => {
                 let options = if follows { WalkOptions::FOLLOW } else { WalkOptions::KEEP_LINK };
                 let node = image.vfs.walk(SUPERUSER, node, name, options)?;
@@ -135,7 +130,7 @@ impl Origin {
     /// Where a symbolic link leads.
     pub(super) fn link_target(&self) -> Result<Vec<u8>, Unreadable> {
         Ok(match self {
-            Origin::Local(path) => fs::read_link(path)?.into_os_string().into_vec(),
+            Origin::Local(path) => fs::read_link(path)?.into_os_string().into_encoded_bytes(),
             Origin::Image { image, node, .. } => image.vfs.readlink(node)?,
         })
     }
@@ -167,32 +162,6 @@ impl Origin {
             }
             (_, Unreadable::Local(error)) => Problem::local(self.label().as_bytes(), error),
         }
-    }
-}
-
-fn attr_of(metadata: &Metadata) -> Attr {
-    let time = |seconds, nanos: i64| Timestamp { seconds, nanos: u32::try_from(nanos).unwrap_or(0) };
-    let (rdev_major, rdev_minor) = host::major_minor(metadata.rdev());
-    Attr {
-        ino: Ino(metadata.ino()),
-        kind: FileType::from_mode(metadata.mode()).unwrap_or(FileType::Regular),
-        // The mask leaves permission bits only.
-        permissions: (metadata.mode() & 0o7777) as u16,
-        nlink: u32::try_from(metadata.nlink()).unwrap_or(u32::MAX),
-        uid: metadata.uid(),
-        gid: metadata.gid(),
-        rdev_major,
-        rdev_minor,
-        size: metadata.len(),
-        blocks: metadata.blocks(),
-        block_size: 4096,
-        atime: time(metadata.atime(), metadata.atime_nsec()),
-        mtime: time(metadata.mtime(), metadata.mtime_nsec()),
-        ctime: time(metadata.ctime(), metadata.ctime_nsec()),
-        crtime: None,
-        generation: 0,
-        flags: 0,
-        has_acl: false,
     }
 }
 

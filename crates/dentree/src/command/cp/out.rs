@@ -7,9 +7,9 @@
 use super::attributes::{AttributeCopier, Loss};
 use super::options::Options;
 use super::sparse::Holes;
-use super::target_dir::{Destination, Rules, Target, TargetDir, is_plain_name};
 use super::{CHUNK, CUT_SHORT, JUST_MADE, check_interrupted, each_extent, local_problem};
 use crate::fanout::{self, Emit, Order};
+use crate::host::{self, Destination, Existing, OsStrExt, Rules, Target, TargetDir, is_plain_name, os_str};
 use crate::image::{Image, Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
 use crate::operands::total_of;
@@ -17,19 +17,15 @@ use crate::output::escape;
 use crate::path::join;
 use crate::progress::Progress;
 use crate::report::{Problem, Report, Status, Stop};
-use crate::temp_entry::Existing;
 use crate::tree::{Entry, Listing, Tree};
+use dentree_blockdev::FileExt;
 use dentree_find::Owners;
 use dentree_sync::Mutex;
 use dentree_vfs::{Error, FileType, Ino, WalkOptions};
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,9 +55,7 @@ pub(super) fn run(session: &Session, options: &Options<'_>) -> Result<(), Stop> 
         }
         let key = if options.args.target.parents { &at.path } else { name };
         if !node.is_dir() && !made.insert(key) {
-            session
-                .report
-                .problem(&local_problem(&top.join(OsStr::from_bytes(name)), &io::Error::other(JUST_MADE)));
+            session.report.problem(&local_problem(&top.join(os_str(name)), &io::Error::other(JUST_MADE)));
             continue;
         }
         let top = Arc::new(TargetDir::top(top).map_err(|error| local_problem(top, &error))?);
@@ -415,8 +409,7 @@ impl<'a> Copy<'a> {
 
     /// Writes to an existing regular file, which keeps its inode and its names.
     fn through(&self, file: &File, label: &Path, node: &Node) -> Result<(), Failed> {
-        let metadata = file.metadata()?;
-        if self.image().is_file((metadata.dev(), metadata.ino())) {
+        if self.image().is_file(host::identity(file)?) {
             return Err(io::Error::other("is the image itself").into());
         }
         if !self.options.args.attributes_only {
@@ -427,7 +420,7 @@ impl<'a> Copy<'a> {
             }
         }
         if self.options.sets_attributes() {
-            self.apply(node, (&Target::Open(file.as_fd()), false), label);
+            self.apply(node, (&Target::file(file), false), label);
         }
         Ok(())
     }

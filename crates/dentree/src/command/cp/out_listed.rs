@@ -6,9 +6,9 @@
 use super::attributes::AttributeCopier;
 use super::options::Options;
 use super::out::{Copy, FirstNames};
-use super::target_dir::{Target, TargetDir, is_plain_name};
 use super::{LEADS_OUT, check_interrupted, local_problem};
 use crate::fanout::{self, Emit, Order};
+use crate::host::{Target, TargetDir, is_plain_name};
 use crate::image::{Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
 use crate::listed::{Base, Paths, components, only};

@@ -3,17 +3,16 @@
 mod make;
 
 use crate::fanout::{self, Order};
+use crate::host::{self, os_str};
 use crate::image::{Image, SUPERUSER, Session};
 use crate::path::join;
 use crate::report::{Problem, Status, Stop};
 use crate::tree::Tree;
 use dentree_vfs::{FileType, Ino, WalkOptions};
-use std::ffi::OsStr;
 use std::fs;
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -129,18 +128,16 @@ fn measure<E>(mut round: impl FnMut() -> Result<usize, E>) -> Result<f64, E> {
 /// The same through the kernel: a loop mount and `lstat(2)`. Fails with the reason where that is
 /// impossible.
 fn kernel_stat(dir: &Path, image: &Path, paths: &[Vec<u8>]) -> Result<f64, String> {
-    if !rustix::process::geteuid().is_root() {
+    if !host::is_superuser() {
         return Err("only root can mount the image".into());
     }
     let mount = Mount::new(image, dir.join("mnt"))?;
-    let paths: Vec<PathBuf> = paths
-        .iter()
-        .map(|path| mount.at.join(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path))))
-        .collect();
+    let paths: Vec<PathBuf> =
+        paths.iter().map(|path| mount.at.join(os_str(path.strip_prefix(b"/").unwrap_or(path)))).collect();
     measure(|| {
         for path in &paths {
-            let stat = rustix::fs::lstat(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            black_box(stat.st_size);
+            let found = path.symlink_metadata().map_err(|error| format!("{}: {error}", path.display()))?;
+            black_box(found.len());
         }
         Ok(paths.len())
     })

@@ -9,9 +9,9 @@ mod moves;
 
 use crate::any_tree::Source;
 use crate::any_tree::image::InImage;
-use crate::any_tree::local::Local;
 use crate::args::DiffArgs;
 use crate::fanout::{self, Order};
+use crate::host::Local;
 use crate::image::{Location, Node, Session};
 use crate::output::Output;
 use crate::progress::Progress;

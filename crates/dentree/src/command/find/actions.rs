@@ -3,10 +3,10 @@
 use super::action::{Action, Execute, Format, Line, Long};
 use super::compile::Compiler;
 use super::sink::LocalFile;
+use crate::host::OsStrExt;
 use crate::output::attributes::Clock;
 use crate::report::Problem;
 use dentree_find::{Owners, Words, Wrong};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 impl Compiler<'_> {

@@ -2,13 +2,12 @@
 
 use super::action::{Action, Line};
 use super::sink::LocalFiles;
+use crate::host::{self, OsStrExt};
 use crate::image::{Image, Location, Node, Session};
 use crate::report::{Problem, Status};
 use dentree_find::{Compile, Cost, Expression, Follow, Owners, Settings, TimeField, Words, Wrong, parse};
 use dentree_vfs::{Ino, Timestamp, WalkOptions};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,7 +139,9 @@ impl Compile for Compiler<'_> {
             return Ok(Timestamp::default());
         }
         if self.is_local(file) {
-            return local_time(file, field, follow);
+            let found = host::stat(Path::new(file), follow != Follow::Never)
+                .map_err(|error| Problem::local(file.as_bytes(), &error))?;
+            return Ok(field.of(&found.attr).ok_or_else(|| no_birth(file))?);
         }
         let (_, node) = self.reference(file, follow)?;
         Ok(field.of(&node.attr()).ok_or_else(|| no_birth(file))?)
@@ -172,21 +173,4 @@ impl Compiler<'_> {
 
 fn no_birth(file: &OsStr) -> Wrong {
     Wrong::word(file, "has no time of birth")
-}
-
-fn local_time(file: &OsStr, field: TimeField, follow: Follow) -> Result<Timestamp, Problem> {
-    let path = Path::new(file);
-    let metadata = if follow == Follow::Never { path.symlink_metadata() } else { path.metadata() };
-    let metadata = metadata.map_err(|error| Problem::local(file.as_bytes(), &error))?;
-    let at = |seconds, nanos: i64| Timestamp { seconds, nanos: nanos as u32 };
-    Ok(match field {
-        TimeField::Access => at(metadata.atime(), metadata.atime_nsec()),
-        TimeField::Change => at(metadata.ctime(), metadata.ctime_nsec()),
-        TimeField::Modification => at(metadata.mtime(), metadata.mtime_nsec()),
-        TimeField::Birth => {
-            let born = metadata.created().map_err(|_| no_birth(file))?;
-            let since = born.duration_since(std::time::UNIX_EPOCH).map_err(|_| no_birth(file))?;
-            at(since.as_secs().cast_signed(), since.subsec_nanos().into())
-        }
-    })
 }

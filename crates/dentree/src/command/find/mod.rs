@@ -16,6 +16,7 @@ mod table;
 pub(crate) mod words;
 
 use crate::args::FindArgs;
+use crate::host::{OsStrExt, os_string};
 use crate::image::{Image, Location, Node, Session};
 use crate::report::{Problem, Status, Stop};
 use crate::tree::Tree;
@@ -25,14 +26,13 @@ use dentree_find::{Cost, Follow};
 use dentree_vfs::Timestamp;
 #[cfg(not(feature = "formats"))]
 use no_table as table;
-use rustix::time::{ClockId, clock_gettime};
 use search::Search;
 use sink::{LocalFiles, Printed, Sink};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 use table::Table;
 
 pub(crate) fn run(session: &Session, args: &FindArgs) -> Result<(), Stop> {
@@ -141,7 +141,7 @@ fn starts(session: &Session, split: &Split<'_>, plan: &Plan) -> Result<Vec<OsStr
     }
     let text = read(list).map_err(|error| Problem::local(list.as_bytes(), &error))?;
     let names = text.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(|name| OsString::from_vec(name.to_vec())).collect())
+    Ok(names.map(|name| os_string(name.to_vec())).collect())
 }
 
 /// Reads a file, or standard input for `-`.
@@ -161,6 +161,6 @@ fn locate(session: &Session, start: &OsStr, plan: &Plan) -> Result<(Location, No
 }
 
 fn now() -> Timestamp {
-    let now = clock_gettime(ClockId::Realtime);
-    Timestamp { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+    Timestamp { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
 }

@@ -1,6 +1,7 @@
 //! Where a search's output goes, and what ends it.
 
 use super::table::{Row, Table};
+use crate::host::OsStrExt;
 use crate::output::{Names, Output};
 use crate::report::{Problem, Stop};
 use dentree_sync::Mutex;
@@ -9,7 +10,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::mem::take;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

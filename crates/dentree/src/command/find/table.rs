@@ -5,21 +5,17 @@
 
 use super::candidate::Candidate;
 use crate::args::{FindArgs, TableArgs, TableFormat};
+use crate::host::{self, Existing, OsStrExt, Parent};
 use crate::image::Session;
 use crate::output::{Names, Output};
 use crate::report::{Problem, Status, Stop};
-use crate::temp_entry::{Existing, TempEntry};
 use dentree_find::Cost;
 use dentree_sync::Mutex;
 pub(super) use dentree_table::Row;
 use dentree_table::{Columns, Reader, RowFormat, Writer};
-use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub(super) struct Table {
@@ -55,16 +51,15 @@ pub(super) fn write(
         return Err(local(&io::ErrorKind::IsADirectory.into()).into());
     };
     let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
-    let dir = rustix::fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let dir = dir.map_err(|error| local(&error.into()))?;
-    let new = TempEntry::file(dir.as_fd(), Mode::from_raw_mode(0o666)).map_err(|error| local(&error))?;
+    let dir = Parent::open(dir).map_err(|error| local(&error))?;
+    let new = dir.file().map_err(|error| local(&error))?;
     let to = new.open().map_or_else(|| Err(io::ErrorKind::Unsupported.into()), File::try_clone);
     let to = Box::new(to.map_err(|error| local(&error))?);
     search(Some(Table::new(args, Some(file), (file_format(*format), to))?))?;
     if session.is_interrupted() {
         return Ok(());
     }
-    let replaced = fs::metadata(&path).map(|found| (found.dev(), found.ino()));
+    let replaced = host::stat(&path, true).map(|found| found.identity());
     if replaced.is_ok_and(|file| session.images().iter().any(|image| image.is_file(file))) {
         return Err(local(&io::Error::other("is the image that was searched; name another file")).into());
     }

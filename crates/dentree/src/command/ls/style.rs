@@ -2,6 +2,7 @@
 
 use crate::args::LsArgs;
 use crate::args::ls::{Format, Indicator, Sort, Time};
+use crate::host::OsStrExt;
 use crate::output::Output;
 use crate::output::color::{Colors, When};
 use crate::output::dates::Dates;
@@ -12,7 +13,6 @@ use dentree_find::glob;
 use dentree_vfs::{Attr, Timestamp};
 use regex::bytes::Regex;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 
 pub(super) struct Style<'a> {
     pub(super) args: &'a LsArgs,

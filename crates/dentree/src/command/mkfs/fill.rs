@@ -6,15 +6,13 @@
 
 use super::fill_error::FillError;
 use super::source::{Source, SourceEntry};
-use crate::local::{each_data, read_xattrs, without_zeros};
+use crate::host::{os_str, read_xattrs};
+use crate::local::{each_data, without_zeros};
 use crate::path::join;
 use dentree_vfs::{Error, FileSystem, FileType, NewInode, SetAttr, SetTime, SetXattr};
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +86,7 @@ impl<F: FileSystem> Filler<'_, F> {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Err(FillError::Interrupted);
             }
-            let local = directory.local.as_ref().map(|local| local.join(OsStr::from_bytes(&name)));
+            let local = directory.local.as_ref().map(|local| local.join(os_str(&name)));
             let entry = self.source.entry(join(&directory.path, &name), local)?;
             let node = self.make(directory, &name, &entry)?;
             self.made.insert(entry.path.clone());
@@ -117,9 +115,11 @@ impl<F: FileSystem> Filler<'_, F> {
             // `lost+found` keeps its blocks.
             return self.fs.load(found.ino).map(Some).map_err(at);
         }
-        let several =
-            entry.local.as_ref().filter(|(_, found)| found.nlink() > 1 && entry.kind != FileType::Directory);
-        let key = several.map(|(_, found)| (found.dev(), found.ino()));
+        let several = entry
+            .local
+            .as_ref()
+            .filter(|(_, found)| found.attr.nlink > 1 && entry.kind != FileType::Directory);
+        let key = several.map(|(_, found)| found.identity());
         if let Some(first) = key.and_then(|key| self.links.get(&key)) {
             return self.fs.link(&directory.node, name, first).map(|()| None).map_err(at);
         }
@@ -135,7 +135,7 @@ impl<F: FileSystem> Filler<'_, F> {
             return Ok(Some(node));
         }
         if let (FileType::Regular, Some((local, found))) = (entry.kind, &entry.local) {
-            self.content(&node, entry, local, found.size())?;
+            self.content(&node, entry, local, found.attr.size)?;
         }
         self.keep(&node, entry)?;
         match key {

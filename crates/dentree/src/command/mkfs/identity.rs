@@ -3,8 +3,8 @@
 use super::fill_error::FillError;
 use super::source::Source;
 use crate::args::{MkfsArgs, UuidArg};
+use crate::host::OsStrExt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 
 pub(crate) struct Identity {
     pub(crate) uuid: [u8; 16],
@@ -43,7 +43,7 @@ impl Identity {
             source.each(&mut |entry| {
                 add(&entry.path);
                 add(&entry.target);
-                let size = entry.local.as_ref().map_or(0, |(_, found)| found.len());
+                let size = entry.local.as_ref().map_or(0, |(_, found)| found.attr.size);
                 let (major, minor) = entry.device;
                 let numbers =
                     [u32::from(entry.permissions), entry.uid, entry.gid, major, minor, entry.mtime.nanos];

@@ -15,12 +15,12 @@ mod time;
 
 use crate::args::{MkfsArgs, UuidArg};
 use crate::command::tar::layers::{Amount, Layers};
+use crate::host::{self, Existing, OsStrExt, Parent, TempEntry};
 use crate::image::{Session, open_file};
 use crate::interrupt::interruptible;
 use crate::output::{Output, escape, human};
 use crate::progress::{Progress, Total};
 use crate::report::{Problem, Status, Stop};
-use crate::temp_entry::{Existing, TempEntry};
 use dentree_blockdev::{Access, BlockDevice, FileDevice};
 use dentree_ext4::mkfs::{Features, MkfsError, MkfsOptions, NewFileSystem, mkfs};
 use dentree_ext4::{BlockSize, Clock, Ext4, InodeTime, Options};
@@ -32,10 +32,8 @@ use manifest::Manifest;
 use place::Place;
 use source::Source;
 use std::cell::RefCell;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +55,7 @@ pub(crate) fn run(session: &Session, args: &MkfsArgs) -> Result<(), Stop> {
     let place = Place::of(session, &path, args)?;
     let interrupted = interruptible().map_err(Problem::signals)?;
     let io = |error: io::Error| path.io(&error);
-    let parent = File::open(path.parent()).map_err(io)?;
+    let parent = Parent::open(path.parent()).map_err(io)?;
     let archives = if source.is_none() { &args.from[..] } else { &[] };
     let layers = Layers::open(archives, path.parent(), &interrupted)?;
     let amount = match &source {
@@ -132,7 +130,7 @@ fn from_directory<'a>(path: &ImagePath<'_>, args: &'a MkfsArgs) -> Result<Option
 /// What is in the directory.
 fn amount(source: &Source<'_>) -> Result<Amount, FillError> {
     let mut amount = Amount::default();
-    source.each(&mut |entry| amount.add(entry.local.as_ref().map_or(0, |(_, found)| found.len())))?;
+    source.each(&mut |entry| amount.add(entry.local.as_ref().map_or(0, |(_, found)| found.attr.size)))?;
     Ok(amount)
 }
 
@@ -320,7 +318,7 @@ impl ImagePath<'_> {
             let message = "not a regular file, nor a block device";
             return Err(self.problem(Status::Failed, message));
         }
-        if found.nlink() > 1 {
+        if host::stat(self.image, false).is_ok_and(|found| found.attr.nlink > 1) {
             let message = "has other hard links, which would not change; remove it first";
             return Err(self.problem(Status::Failed, message));
         }
@@ -345,9 +343,7 @@ impl ImagePath<'_> {
     /// meanwhile is replaced only if one was to be.
     fn publish(&self, temp: TempEntry<'_>, replaced: Option<&Metadata>) -> io::Result<()> {
         if let (Some(file), Some(found)) = (temp.open(), replaced) {
-            // Where the owner cannot be set, the mode applies to the present one.
-            let _ = fchown(file, Some(found.uid()), Some(found.gid()));
-            file.set_permissions(found.permissions())?;
+            host::copy_owner(file, found)?;
         }
         let name = self.image.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let existing = if replaced.is_some() { Existing::Replace } else { Existing::Keep };

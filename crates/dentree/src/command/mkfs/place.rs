@@ -7,17 +7,14 @@
 
 use super::ImagePath;
 use crate::args::MkfsArgs;
+use crate::host::{self, Parent, TempEntry};
 use crate::image::Session;
 use crate::report::{Problem, Status};
-use crate::temp_entry::TempEntry;
 use dentree_blockdev::{
-    Access, BlockDevice, FileDevice, Slice, append_partition, content, end_of_partitions, open_partition,
+    BlockDevice, FileDevice, FileExt, Slice, append_partition, content, end_of_partitions, open_partition,
 };
-use rustix::fs::Mode;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::sync::Arc;
 
 /// What a new table needs behind the last partition: its backup, in whole MiB.
@@ -51,7 +48,7 @@ impl Place {
     /// Chooses the place, which must hold nothing that is recognised without `--force`.
     pub(super) fn of(session: &Session, path: &ImagePath<'_>, args: &MkfsArgs) -> Result<Place, Problem> {
         let found = std::fs::metadata(path.image);
-        let is_device = found.is_ok_and(|found| found.file_type().is_block_device());
+        let is_device = found.is_ok_and(|found| host::is_block_device(&found));
         let failed = |error: dentree_blockdev::Error| path.problem(Status::Failed, error.to_string());
         let partition = session.options.partition;
         if args.append_partition && (is_device || partition.is_some()) {
@@ -91,7 +88,7 @@ impl Place {
     pub(super) fn prepare<'p>(
         self,
         path: &ImagePath<'_>,
-        (parent, size, tries): (&'p File, u64, bool),
+        (parent, size, tries): (&'p Parent, u64, bool),
     ) -> Result<Prepared<'p>, Problem> {
         let failed = |error: dentree_blockdev::Error| path.problem(Status::Failed, error.to_string());
         let io = |error: io::Error| path.io(&error);
@@ -104,15 +101,14 @@ impl Place {
             Place::Added(disk, start) if !tries => {
                 let end = start.checked_add(size).filter(|end| *end < 1 << 62);
                 let end = end.ok_or(io::ErrorKind::FileTooLarge.into()).map_err(io)?;
-                let longer = Longer::new(path, disk, end).map_err(io)?;
+                let longer = Longer::new(disk, end).map_err(io)?;
                 let device = Arc::new(Slice::new(longer.disk.clone(), start, size).map_err(failed)?);
                 Ok(Prepared { device, kind: Kind::Added(longer) })
             }
             place => {
-                let temp = TempEntry::file(parent.as_fd(), Mode::from_raw_mode(0o666)).map_err(io)?;
+                let mut temp = parent.file().map_err(io)?;
                 temp.open().map_or(Ok(()), |file| file.set_len(size)).map_err(io)?;
-                let file = temp.path().map_err(io)?;
-                let device = Arc::new(FileDevice::open(file, Access::ReadWrite).map_err(failed)?);
+                let device = Arc::new(temp.device().map_err(failed)?);
                 let replaced = if let Place::File(replaced) = place { replaced } else { None };
                 Ok(Prepared { device, kind: Kind::File(temp, replaced.map(|(_, found)| found)) })
             }
@@ -190,8 +186,8 @@ struct Longer {
 
 impl Longer {
     /// Makes room up to byte `end` and for a backup table behind it.
-    fn new(path: &ImagePath<'_>, mut disk: FileDevice, end: u64) -> io::Result<Self> {
-        let file = File::options().write(true).open(path.image)?;
+    fn new(mut disk: FileDevice, end: u64) -> io::Result<Self> {
+        let file = disk.try_clone_file()?;
         let former_len = disk.size();
         let mut tail = vec![0; BEHIND.min(former_len) as usize];
         disk.read_at(former_len - tail.len() as u64, &mut tail)?;

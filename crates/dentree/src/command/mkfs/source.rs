@@ -3,15 +3,12 @@
 use super::fill_error::FillError;
 use super::manifest::{Line, Manifest};
 use super::time::Time;
-use crate::host;
+use crate::host::{self, Stat, os_str};
 use crate::path::join;
 use dentree_vfs::{FileType, NewKind, Timestamp};
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
-use std::fs::Metadata;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What to fill from, and how.
@@ -26,7 +23,7 @@ pub(super) struct Source<'a> {
 pub(super) struct SourceEntry {
     pub(super) path: Vec<u8>,
     /// The source of content and attributes.
-    pub(super) local: Option<(PathBuf, Metadata)>,
+    pub(super) local: Option<(PathBuf, Stat)>,
     pub(super) kind: FileType,
     pub(super) permissions: u16,
     pub(super) uid: u32,
@@ -62,7 +59,7 @@ impl Source<'_> {
                     .collect::<io::Result<Vec<OsString>>>()
             };
             let found = list().map_err(|error| FillError::Local(local.to_owned(), error))?;
-            names.extend(found.into_iter().map(OsString::into_vec));
+            names.extend(found.into_iter().map(OsString::into_encoded_bytes));
         }
         Ok(names)
     }
@@ -72,7 +69,7 @@ impl Source<'_> {
         let line = self.manifest.of(&path);
         let local = match local {
             None => None,
-            Some(local) => match std::fs::symlink_metadata(&local) {
+            Some(local) => match host::stat(&local, false) {
                 Ok(found) => Some((local, found)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(FillError::Local(local, error)),
@@ -80,9 +77,9 @@ impl Source<'_> {
         };
         // The root may be a link to a directory.
         let local = match local {
-            Some((local, found)) if path == b"/" && found.is_symlink() => {
+            Some((local, found)) if path == b"/" && found.attr.kind == FileType::Symlink => {
                 let found =
-                    std::fs::metadata(&local).map_err(|error| FillError::Local(local.clone(), error))?;
+                    host::stat(&local, true).map_err(|error| FillError::Local(local.clone(), error))?;
                 Some((local, found))
             }
             other => other,
@@ -98,9 +95,10 @@ impl Source<'_> {
         path: Vec<u8>,
         line: &Line,
         local: PathBuf,
-        found: Metadata,
+        found: Stat,
     ) -> Result<SourceEntry, FillError> {
-        let has = FileType::from_mode(found.mode()).unwrap_or(FileType::Regular);
+        let attr = &found.attr;
+        let has = attr.kind;
         let kind = line.kind.unwrap_or(has);
         if (kind == FileType::Directory) != (has == FileType::Directory) {
             let why = format!("{} has another type", local.display());
@@ -110,20 +108,17 @@ impl Source<'_> {
             (true, FileType::Symlink) if line.target.is_empty() => std::fs::read_link(&local)
                 .map_err(|error| FillError::Local(local.clone(), error))?
                 .into_os_string()
-                .into_vec(),
+                .into_encoded_bytes(),
             _ => line.target.clone(),
         };
-        let device = if line.kind.is_some() { line.device } else { host::major_minor(found.rdev()) };
-        let mtime =
-            Timestamp { seconds: found.mtime(), nanos: u32::try_from(found.mtime_nsec()).unwrap_or(0) };
+        let device = if line.kind.is_some() { line.device } else { (attr.rdev_major, attr.rdev_minor) };
         Ok(SourceEntry {
             path,
             kind,
-            // The mask leaves permission bits only.
-            permissions: line.permissions.unwrap_or((found.mode() & 0o7777) as u16),
-            uid: line.uid.unwrap_or(found.uid()),
-            gid: line.gid.unwrap_or(found.gid()),
-            mtime: self.time.latest.map_or(mtime, |latest| mtime.min(latest)),
+            permissions: line.permissions.unwrap_or(attr.permissions),
+            uid: line.uid.unwrap_or(attr.uid),
+            gid: line.gid.unwrap_or(attr.gid),
+            mtime: self.time.latest.map_or(attr.mtime, |latest| attr.mtime.min(latest)),
             device,
             target,
             local: (kind == has).then_some((local, found)),
@@ -158,7 +153,7 @@ impl Source<'_> {
         let mut left = vec![(b"/".to_vec(), Some(self.directory.to_owned()))];
         while let Some((path, local)) = left.pop() {
             for name in self.names(&path, local.as_deref())? {
-                let local = local.as_ref().map(|local| local.join(OsStr::from_bytes(&name)));
+                let local = local.as_ref().map(|local| local.join(os_str(&name)));
                 let entry = self.entry(join(&path, &name), local)?;
                 each(&entry);
                 if entry.kind == FileType::Directory {

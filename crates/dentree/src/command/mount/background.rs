@@ -5,10 +5,11 @@
 //! before, it has reported its problem on standard error, and its exit status is ours. Later
 //! problems go to the system log.
 
-use crate::report::{self, Stop};
+use crate::report::{self, Problem, Stop};
 use std::env;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixDatagram;
 use std::process::{self, Command, Stdio};
 
 /// Set for the second process.
@@ -37,6 +38,12 @@ pub(super) fn start() -> Result<(), Stop> {
     process::exit(second.wait()?.code().unwrap_or(1));
 }
 
+/// User-level error, as in syslog(3). Without a log daemon it is lost.
+fn log(problem: &Problem) {
+    let line = format!("<11>dentree[{}]: {problem}", process::id());
+    let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), "/dev/log"));
+}
+
 /// Leaves the terminal's session, and tells the first process that the mount is ready.
 pub(super) fn announce() -> io::Result<()> {
     rustix::process::setsid()?;
@@ -45,7 +52,7 @@ pub(super) fn announce() -> io::Result<()> {
     // Fails where the first process was interrupted: then the mount is not wanted.
     io::stdout().write_all(READY)?;
     io::stdout().flush()?;
-    report::go_to_background();
+    report::go_to_background(log);
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
     Ok(())

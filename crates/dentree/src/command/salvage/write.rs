@@ -7,18 +7,17 @@ use super::{List, State};
 use crate::command::cp::attributes::{AttributeCopier, Loss};
 use crate::command::cp::local_problem;
 use crate::command::cp::options::Keep;
-use crate::command::cp::target_dir::{Target, TargetDir, is_plain_name};
 use crate::fanout;
+use crate::host::{self, Existing, Target, TargetDir, TempEntry, is_plain_name};
 use crate::image::Session;
 use crate::path::join;
 use crate::progress::Progress;
 use crate::report::{Problem, Stop};
-use crate::temp_entry::{Existing, TempEntry};
+use dentree_blockdev::FileExt;
 use dentree_ext4::{InodeNumber, Missing, Salvage, SalvagedEntry, SalvagedInode};
 use dentree_vfs::{Attr, FileType};
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::vec;
 
@@ -67,7 +66,7 @@ impl<'a> Writer<'a> {
         progress: &'a Progress,
     ) -> Result<Self, Problem> {
         fanout::raise_file_limit();
-        let keep = Keep { owner: rustix::process::geteuid().is_root(), ..Keep::ALL };
+        let keep = Keep { owner: host::is_superuser(), ..Keep::ALL };
         let copier = AttributeCopier::keeping(keep);
         let top = TargetDir::top(top).map_err(|error| local_problem(top, &error))?;
         Ok(Writer { session, salvage, copier, top, progress, links: HashMap::new() })

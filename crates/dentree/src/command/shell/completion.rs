@@ -3,6 +3,7 @@
 
 use super::words::{Quote, Words};
 use crate::args::Line;
+use crate::host::os_str;
 use crate::image::{Image, SUPERUSER, from_directory};
 use crate::output::escape;
 use crate::path::join;
@@ -13,11 +14,8 @@ use rustyline::hint::Hinter;
 use rustyline::validate::Validator;
 use rustyline::{Context, Helper};
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 use std::sync::Arc;
 
 pub(super) struct Completion {
@@ -109,10 +107,10 @@ impl Completion {
 }
 
 fn local_names(dir: &[u8]) -> std::io::Result<Vec<Name>> {
-    let dir = if dir.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(dir)) };
+    let dir = os_str(if dir.is_empty() { b"." } else { dir });
     let name = |entry: fs::DirEntry| {
         let is_dir = entry.path().is_dir();
-        Name { bytes: entry.file_name().into_vec(), is_dir }
+        Name { bytes: entry.file_name().into_encoded_bytes(), is_dir }
     };
     Ok(fs::read_dir(dir)?.filter_map(Result::ok).map(name).collect())
 }

@@ -10,14 +10,13 @@ mod terminal;
 mod words;
 
 use crate::args::{Global, Line, LineCommand, ShellArgs, is_outside, takes_image};
+use crate::host::{self, OsStrExt, os_string};
 use crate::image::{Held, Image, Session, address};
 use crate::interrupt;
 use crate::report::{self, Problem, Status, Stop};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{self, Path};
-use std::process::Command;
 use std::sync::Arc;
 use terminal::Terminal;
 use words::Words;
@@ -105,8 +104,7 @@ impl Shell {
         if line.is_unclosed() {
             return usage("shell", "a quote is not closed");
         }
-        let mut words: Vec<OsString> =
-            line.words.into_iter().map(|word| OsString::from_vec(word.text)).collect();
+        let mut words: Vec<OsString> = line.words.into_iter().map(|word| os_string(word.text)).collect();
         let Some(name) = words.first().and_then(|name| name.to_str()).map(str::to_owned) else {
             return Next::Line(Status::Done);
         };
@@ -149,7 +147,7 @@ impl Shell {
 
 /// Runs a command of this machine.
 fn run_local(command: &[u8]) -> Status {
-    match Command::new("sh").arg("-c").arg(OsStr::from_bytes(command)).status() {
+    match host::shell(command).status() {
         Ok(status) if status.success() => Status::Done,
         Ok(_) => Status::Failed,
         Err(error) => {

@@ -3,6 +3,7 @@
 use super::Shell;
 use crate::args::{Command, CpArgs, LineCommand};
 use crate::command;
+use crate::host::{OsStrExt, os_string};
 use crate::image::{Session, from_directory};
 use crate::output::Output;
 use crate::report::{Problem, Stop};
@@ -10,7 +11,6 @@ use dentree_vfs::{Error, WalkOptions};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 impl Shell {
@@ -41,7 +41,7 @@ impl Shell {
     /// A path of the image as on the command line.
     fn at(&self, path: &OsStr) -> OsString {
         let path = from_directory(&self.directory, path.as_bytes());
-        OsString::from_vec([self.file.as_bytes(), b":", &path].concat())
+        os_string([self.file.as_bytes(), b":", &path].concat())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lines that are typed: editing, completion, and a history of all sessions.
 
 use super::completion::Completion;
+use crate::host::OsStrExt;
 use crate::image::Image;
 use crate::output::escape;
 use crate::report::Problem;
@@ -10,7 +11,6 @@ use rustyline::{CompletionType, Config, Editor};
 use std::env;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -3,6 +3,7 @@
 mod format;
 
 use crate::args::StatArgs;
+use crate::host::OsStrExt;
 use crate::image::{Location, Node, Session};
 use crate::listed;
 use crate::output::attributes::{Clock, kind, mode};
@@ -14,7 +15,6 @@ use dentree_find::Owners;
 use dentree_vfs::{Attr, FileType, FsStat, Timestamp, WalkOptions};
 use format::{Format, Sequence, Value};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 
 const TERSE: &[u8] = b"%n %s %b %f %u %g %D %i %h %t %T %X %Y %Z %W %o";
 const FS_TERSE: &[u8] = b"%n %i %l %t %s %S %b %f %a %c %d";

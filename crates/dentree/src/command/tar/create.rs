@@ -2,6 +2,7 @@
 
 use super::{ACLS, XATTR, acl, sparse};
 use crate::args::TarCreate;
+use crate::host::OsStrExt;
 use crate::image::{Image, Node, SUPERUSER, Session};
 use crate::interrupt::interruptible;
 use crate::operands::total_of;
@@ -14,7 +15,6 @@ use dentree_vfs::{Attr, Error, Extent, FileType, Ino, WalkOptions};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use tar::{Builder, EntryType, Header};
 

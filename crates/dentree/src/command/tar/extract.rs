@@ -8,8 +8,8 @@ use super::read::{Head, Members, parts};
 use super::sparse::invalid;
 use crate::args::TarExtract;
 use crate::command::ln::create_or_replace;
+use crate::host::{self, OsStrExt, read_ready};
 use crate::image::{Node, SUPERUSER, Session};
-use crate::local::read_ready;
 use crate::output::escape;
 use crate::path::join;
 use crate::progress::Progress;
@@ -21,7 +21,6 @@ use ruzstd::decoding::StreamingDecoder;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tar::EntryType;
 
@@ -61,7 +60,7 @@ pub(super) fn archive_file(file: Option<&OsStr>) -> Result<File, Stop> {
         _ if io::stdin().is_terminal() => {
             Err(Problem::usage("tar", "an archive is not read from a terminal: -f FILE").into())
         }
-        _ => Ok(rustix::stdio::stdin().try_clone_to_owned()?.into()),
+        _ => Ok(host::stdin()?),
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::extract::{Extractor, Interruptible, Place, archive_problem, unpacked};
 use super::read::{Members, parts};
+use crate::host::{self, OsStrExt};
 use crate::image::{Node, SUPERUSER};
 use crate::output::escape;
 use crate::progress::Progress;
@@ -17,8 +18,6 @@ use dentree_vfs::{DirEntry, Error, Vfs, WalkOptions};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -77,7 +76,7 @@ impl Layers {
         for path in paths {
             let problem = |error: io::Error| problem(path, &error);
             let file = match path == Path::new("-") {
-                true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+                true => host::stdin(),
                 false => File::open(path),
             };
             let file = file.and_then(|file| seekable(file, spool, interrupted)).map_err(problem)?;

@@ -3,6 +3,7 @@
 use super::extract::{Interruptible, archive_file, archive_problem, unpacked};
 use super::read::{Head, Members};
 use crate::args::TarList;
+use crate::host::OsStrExt;
 use crate::image::Session;
 use crate::output::attributes::{Clock, permissions};
 use crate::output::{Output, escape};
@@ -10,7 +11,6 @@ use crate::report::Stop;
 use dentree_vfs::FileType;
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use tar::EntryType;
 
 /// GNU's first width of owner, group and size, with the space between them.

@@ -4,6 +4,7 @@
 mod text;
 
 use crate::args::{XattrArgs, XattrCommand, XattrGet, XattrSet};
+use crate::host::OsStrExt;
 use crate::image::{Location, Node, SUPERUSER, Session};
 use crate::output::Output;
 use crate::output::escape;
@@ -12,7 +13,6 @@ use crate::tree::Tree;
 use dentree_vfs::{Result, SetXattr, WalkOptions};
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use text::{Line, parse_line, parse_value, show_name, show_value};
 
 pub(crate) fn run(session: &Session, args: &XattrArgs) -> Result<(), Stop> {

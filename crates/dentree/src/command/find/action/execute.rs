@@ -4,11 +4,11 @@
 use super::super::candidate::Candidate;
 use super::super::sink::{Found, Sink};
 use super::local_copy;
+use crate::host::{OsStrExt, os_string};
 use crate::report::{self, Problem, Report, Status};
 use dentree_sync::Mutex;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -108,7 +108,7 @@ impl Execute {
     /// The path of a copy, as the command gets it.
     fn argument(&self, copy: &Path) -> OsString {
         match copy.file_name() {
-            Some(name) if self.in_directory => OsString::from_vec([b"./", name.as_bytes()].concat()),
+            Some(name) if self.in_directory => os_string([b"./", name.as_bytes()].concat()),
             _ => copy.as_os_str().to_owned(),
         }
     }
@@ -148,7 +148,7 @@ fn replaced(word: &OsStr, path: &OsStr) -> OsString {
         rest = &rest[at + 2..];
     }
     out.extend_from_slice(rest);
-    OsString::from_vec(out)
+    os_string(out)
 }
 
 /// Asks on standard error, and reads the answer from standard input.

@@ -1,14 +1,13 @@
 //! A copy of one file of the image on this machine, for a command that takes paths.
 
 use super::super::candidate::Candidate;
+use crate::host::{self, OsStrExt, is_plain_name, os_str};
 use crate::image::Node;
 use crate::report::Problem;
+use dentree_blockdev::FileExt;
 use dentree_vfs::{Attr, Error, Extent, FileType, Timestamp};
-use std::ffi::OsStr;
-use std::fs::{self, File, FileTimes, Permissions};
+use std::fs::{self, File, FileTimes};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -23,12 +22,11 @@ const CHUNK: u64 = 1 << 20;
 pub(super) fn make(file: &Candidate<'_>, top: &Path, flat: bool) -> Option<PathBuf> {
     let path = if flat { file.name() } else { file.path() };
     let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
-    let is_odd = |name: &&[u8]| matches!(*name, b"." | b"..") || name.contains(&0);
-    if names.iter().any(is_odd) || flat && names.len() > 1 {
+    if !names.iter().all(|name| is_plain_name(name)) || flat && names.len() > 1 {
         file.refusal("a file of this name cannot be handed to a command");
         return None;
     }
-    let to = names.iter().fold(top.to_owned(), |to, name| to.join(OsStr::from_bytes(name)));
+    let to = names.iter().fold(top.to_owned(), |to, name| to.join(os_str(name)));
     let attr = file.attr()?;
     match content(file, attr, top, &to) {
         Ok(()) => Some(to),
@@ -77,7 +75,7 @@ fn content(file: &Candidate<'_>, attr: &Attr, top: &Path, to: &Path) -> Result<(
         FileType::Directory => fs::create_dir(to)?,
         FileType::Symlink => {
             let text = file.tree.image.vfs.readlink(&node)?;
-            symlink(OsStr::from_bytes(&text), to)?;
+            host::symlink(&text, to)?;
         }
         FileType::Regular => {
             let local = File::create_new(to)?;
@@ -85,7 +83,7 @@ fn content(file: &Candidate<'_>, attr: &Attr, top: &Path, to: &Path) -> Result<(
             local
                 .set_times(FileTimes::new().set_accessed(time(attr.atime)).set_modified(time(attr.mtime)))?;
             // Ours to remove and to read, whatever it is in the image.
-            local.set_permissions(Permissions::from_mode(u32::from(attr.permissions) & 0o777 | 0o400))?;
+            host::set_permissions(&local, u32::from(attr.permissions) & 0o777 | 0o400)?;
         }
         _ => return Err(Failed::Kind),
     }

@@ -1,17 +1,18 @@
 //! A local tree. Each step starts at an open directory and follows no link.
 
-use super::digest::Content;
-use super::{Facts, Source};
-use crate::host;
+use super::{next_data, own};
+use crate::any_tree::digest::Content;
+use crate::any_tree::{Facts, Source};
 use crate::progress::Progress;
 use crate::report::{Problem, Report};
 use crate::tree::{Entry, Listing};
 use dentree_vfs::{FileType, Ino, Timestamp};
-use rustix::fs::{AtFlags, Dir, FileType as Kind, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{AtFlags, Dir, FileType as Kind, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -44,8 +45,8 @@ impl LocalFile {
     /// calls do not follow.
     fn path(&self) -> io::Result<PathBuf> {
         Ok(match &self.parent {
-            Some(parent) => host::path(parent.fd()?.as_fd())?.join(OsStr::from_bytes(&self.name)),
-            None => host::path(self.fd()?.as_fd())?.join("."),
+            Some(parent) => own::path(parent.fd()?.as_fd())?.join(OsStr::from_bytes(&self.name)),
+            None => own::path(self.fd()?.as_fd())?.join("."),
         })
     }
 
@@ -79,7 +80,7 @@ impl<'a> Local<'a> {
             _ => (path, None),
         };
         let open = || -> io::Result<Arc<LocalFile>> {
-            let fd = host::open_in_root(root.fd()?.as_fd(), above)?;
+            let fd = own::open_in_root(root.fd()?.as_fd(), above)?;
             let stat = rustix::fs::fstat(&fd)?;
             let kind = FileType::Directory;
             Ok(Arc::new(LocalFile { stat, kind, parent: None, name: Vec::new(), fd: Some(fd) }))
@@ -199,14 +200,7 @@ fn sum_up(file: &File, progress: &Progress) -> io::Result<blake3::Hash> {
     let mut content = Content::new();
     let mut offset = 0;
     loop {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(content.finish()),
-            // The file system does not report holes.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => offset,
-            Err(error) => return Err(error.into()),
-        };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(u64::MAX);
+        let Some(Range { start, end }) = next_data(file, offset)? else { return Ok(content.finish()) };
         content.data(start, end, |offset, buf| {
             let len = read_full(file, offset, buf)?;
             progress.add(0, len as u64);

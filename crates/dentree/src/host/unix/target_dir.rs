@@ -5,9 +5,10 @@
 //! exists in the target, a copy stays below the directory that the user named. A name that the user
 //! gave means what it means to cp(1): links are followed, and pipes and devices are written to.
 
-use super::{DANGLING, IN_THE_WAY};
-use crate::host;
-use crate::temp_entry::TempEntry;
+use super::{TempEntry, own};
+use crate::command::cp::{DANGLING, IN_THE_WAY};
+use crate::host::{Destination, Rules};
+use dentree_vfs::Timestamp;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawMode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-pub(in crate::command) struct TargetDir {
+pub(crate) struct TargetDir {
     fd: OwnedFd,
     /// Components below the top directory, to reopen it.
     below: Vec<Vec<u8>>,
@@ -29,23 +30,23 @@ pub(in crate::command) struct TargetDir {
 
 impl TargetDir {
     /// The directory at `path`, a user's argument: links are followed.
-    pub(in crate::command) fn top(path: &Path) -> io::Result<TargetDir> {
+    pub(crate) fn top(path: &Path) -> io::Result<TargetDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(TargetDir { fd, below: Vec::new(), label: path.to_owned() })
     }
 
-    pub(in crate::command) fn label(&self, name: &[u8]) -> PathBuf {
+    pub(crate) fn label(&self, name: &[u8]) -> PathBuf {
         self.label.join(OsStr::from_bytes(name))
     }
 
     /// The components from the top to `name`.
-    pub(in crate::command) fn below(&self, name: &[u8]) -> Vec<Vec<u8>> {
+    pub(crate) fn below(&self, name: &[u8]) -> Vec<Vec<u8>> {
         [&self.below[..], &[name.to_vec()]].concat()
     }
 
     /// Opens or makes the directory `name`, and tells whether it was made.
-    pub(in crate::command) fn directory(&self, name: &[u8]) -> io::Result<(TargetDir, bool)> {
+    pub(crate) fn directory(&self, name: &[u8]) -> io::Result<(TargetDir, bool)> {
         let made = match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
@@ -65,7 +66,7 @@ impl TargetDir {
     }
 
     /// Where to write the content of the file `name`.
-    pub(in crate::command) fn destination(&self, name: &[u8], rules: Rules) -> io::Result<Destination<'_>> {
+    pub(crate) fn destination(&self, name: &[u8], rules: Rules) -> io::Result<Destination<'_>> {
         let follows = rules.named && !rules.remove;
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let found = match rustix::fs::statat(&self.fd, name, flags) {
@@ -90,19 +91,19 @@ impl TargetDir {
     }
 
     /// The time of change of what exists, a link itself; `None` for directories.
-    pub(in crate::command) fn changed(&self, name: &[u8]) -> Option<dentree_vfs::Timestamp> {
+    pub(crate) fn changed(&self, name: &[u8]) -> Option<Timestamp> {
         let found = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let nanos = u32::try_from(found.st_mtime_nsec).unwrap_or(0);
-        let time = dentree_vfs::Timestamp { seconds: found.st_mtime, nanos };
+        let time = Timestamp { seconds: found.st_mtime, nanos };
         (FileType::from_raw_mode(found.st_mode) != FileType::Directory).then_some(time)
     }
 
     /// Renames an entry, in place of another one if there is one.
-    pub(in crate::command) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    pub(in crate::command) fn is_there(&self, name: &[u8]) -> bool {
+    pub(crate) fn is_there(&self, name: &[u8]) -> bool {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
@@ -116,25 +117,21 @@ impl TargetDir {
     }
 
     /// A new regular file with mode 0600.
-    pub(in crate::command) fn file(&self) -> io::Result<TempEntry<'_>> {
+    pub(crate) fn file(&self) -> io::Result<TempEntry<'_>> {
         TempEntry::file(self.fd.as_fd(), Mode::RUSR | Mode::WUSR)
     }
 
-    pub(in crate::command) fn symlink(&self, target: &[u8]) -> io::Result<TempEntry<'_>> {
+    pub(crate) fn symlink(&self, target: &[u8]) -> io::Result<TempEntry<'_>> {
         TempEntry::entry(self.fd.as_fd(), |name| rustix::fs::symlinkat(target, &self.fd, name))
     }
 
-    pub(in crate::command) fn node(
-        &self,
-        kind: dentree_vfs::FileType,
-        device: (u32, u32),
-    ) -> io::Result<TempEntry<'_>> {
+    pub(crate) fn node(&self, kind: dentree_vfs::FileType, device: (u32, u32)) -> io::Result<TempEntry<'_>> {
         let kind = FileType::from_raw_mode(kind.mode_bits() as RawMode);
-        TempEntry::entry(self.fd.as_fd(), |name| host::make_node(self.fd.as_fd(), name, kind, device))
+        TempEntry::entry(self.fd.as_fd(), |name| own::make_node(self.fd.as_fd(), name, kind, device))
     }
 
     /// A hard link to the file at `below` under `top`.
-    pub(in crate::command) fn link(&self, top: &TargetDir, below: &[Vec<u8>]) -> io::Result<TempEntry<'_>> {
+    pub(crate) fn link(&self, top: &TargetDir, below: &[Vec<u8>]) -> io::Result<TempEntry<'_>> {
         let Some((name, directories)) = below.split_last() else { return Err(Errno::INVAL.into()) };
         let mut dir = rustix::fs::openat(&top.fd, ".", OPEN_DIRECTORY, Mode::empty())?;
         for name in directories {
@@ -146,43 +143,26 @@ impl TargetDir {
     }
 }
 
-/// How a file is copied to a name.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::command) struct Rules {
-    /// The user gave the name: links are followed.
-    pub(in crate::command) named: bool,
-    /// Hard links are kept: an existing file with other names is replaced.
-    pub(in crate::command) links: bool,
-    /// An existing entry is replaced.
-    pub(in crate::command) remove: bool,
-    /// An existing file that cannot be opened is replaced.
-    pub(in crate::command) force: bool,
-}
-
-/// Where the content of a file goes.
-pub(in crate::command) enum Destination<'a> {
-    New(TempEntry<'a>),
-    Instead(TempEntry<'a>),
-    Through(File),
-    Stream(File),
-}
-
 /// A copy whose attributes can be set.
-pub(in crate::command) enum Target<'a> {
+pub(crate) enum Target<'a> {
     Open(BorrowedFd<'a>),
     Entry(&'a TempEntry<'a>),
 }
 
 impl<'a> Target<'a> {
-    pub(in crate::command) fn directory(dir: &'a TargetDir) -> Self {
+    pub(crate) fn directory(dir: &'a TargetDir) -> Self {
         Target::Open(dir.fd.as_fd())
     }
 
-    pub(in crate::command) fn temp(temp: &'a TempEntry<'a>) -> Self {
+    pub(crate) fn file(file: &'a File) -> Self {
+        Target::Open(file.as_fd())
+    }
+
+    pub(crate) fn temp(temp: &'a TempEntry<'a>) -> Self {
         temp.open().map_or(Target::Entry(temp), |file| Target::Open(file.as_fd()))
     }
 
-    pub(in crate::command) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    pub(crate) fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         match self {
             Target::Open(fd) => rustix::fs::fchown(fd, uid, gid)?,
@@ -195,7 +175,7 @@ impl<'a> Target<'a> {
     }
 
     /// Not for symbolic links, which have no mode.
-    pub(in crate::command) fn set_mode(&self, permissions: u32) -> io::Result<()> {
+    pub(crate) fn set_mode(&self, permissions: u32) -> io::Result<()> {
         let mode = Mode::from_raw_mode(permissions as RawMode);
         match self {
             Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
@@ -207,21 +187,22 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    pub(in crate::command) fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
+    pub(crate) fn set_xattr(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
         match self {
             Target::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty())?,
             Target::Entry(temp) => {
                 let (dir, file) = temp.at();
                 // lsetxattr does not follow the last component, and no other one is a link.
-                let path = host::path(dir)?.join(file);
+                let path = own::path(dir)?.join(file);
                 rustix::fs::lsetxattr(path, name, value, XattrFlags::empty())?;
             }
         }
         Ok(())
     }
 
-    pub(in crate::command) fn set_times(&self, access: Timespec, modification: Timespec) -> io::Result<()> {
-        let times = Timestamps { last_access: access, last_modification: modification };
+    pub(crate) fn set_times(&self, access: Timestamp, modification: Timestamp) -> io::Result<()> {
+        let timespec = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() };
+        let times = Timestamps { last_access: timespec(access), last_modification: timespec(modification) };
         match self {
             Target::Open(fd) => rustix::fs::futimens(fd, &times)?,
             Target::Entry(temp) => {
@@ -234,7 +215,7 @@ impl<'a> Target<'a> {
 }
 
 /// Whether a name of an image is valid here.
-pub(in crate::command) fn is_plain_name(name: &[u8]) -> bool {
+pub(crate) fn is_plain_name(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
 

@@ -4,7 +4,9 @@
 //! Links and devices, and regular files where the file system lacks `O_TMPFILE`, are made under a
 //! random name.
 
-use crate::host;
+use super::own;
+use crate::host::Existing;
+use dentree_blockdev::{Access, FileDevice};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat,
 };
@@ -12,18 +14,24 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happens to an existing entry of the name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Existing {
-    /// It is replaced, unless it is a directory.
-    Replace,
-    /// It stays, and publishing fails.
-    Keep,
+/// A directory to make entries in.
+pub(crate) struct Parent(OwnedFd);
+
+impl Parent {
+    pub(crate) fn open(path: &Path) -> io::Result<Parent> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Parent(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// A regular file of mode 0666, less the umask.
+    pub(crate) fn file(&self) -> io::Result<TempEntry<'_>> {
+        TempEntry::file(self.0.as_fd(), Mode::from_raw_mode(0o666))
+    }
 }
 
 /// An entry of the directory `dir` without its final name. Dropping it removes it.
@@ -35,7 +43,7 @@ pub(crate) struct TempEntry<'a> {
 
 impl<'a> TempEntry<'a> {
     pub(crate) fn file(dir: BorrowedFd<'a>, mode: Mode) -> io::Result<TempEntry<'a>> {
-        match host::unnamed_file(dir, mode) {
+        match own::unnamed_file(dir, mode) {
             // Publishing needs /proc.
             Ok(file) if Path::new("/proc/self/fd").exists() => {
                 Ok(TempEntry { dir, file: Some(file.into()), name: None })
@@ -69,9 +77,15 @@ impl<'a> TempEntry<'a> {
         (self.dir, self.name.as_deref().unwrap_or("."))
     }
 
+    /// The file as a device, locked against other writers.
+    pub(crate) fn device(&mut self) -> Result<FileDevice, dentree_blockdev::Error> {
+        let failed = |source| dentree_blockdev::Error::Open { path: PathBuf::new(), source };
+        FileDevice::open(self.path().map_err(failed)?, Access::ReadWrite)
+    }
+
     /// A path to the file, to open it again.
-    pub(crate) fn path(&self) -> io::Result<PathBuf> {
-        host::path(self.file.as_ref().ok_or(Errno::BADF)?.as_fd())
+    fn path(&self) -> io::Result<PathBuf> {
+        own::path(self.file.as_ref().ok_or(Errno::BADF)?.as_fd())
     }
 
     /// Gives it its final name.

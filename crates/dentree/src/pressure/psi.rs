@@ -1,8 +1,6 @@
-//! Shrinks an image's caches while the machine or the process's cgroup is short of memory.
+//! The kernel's pressure stall information (PSI; kernel documentation, `accounting/psi.rst`).
 //!
-//! One thread sleeps in poll(2) until the kernel's pressure stall information (PSI; kernel
-//! documentation, `accounting/psi.rst`) fires: tasks have waited for memory during 15% of two
-//! seconds. Each event shrinks names, inodes and blocks to [`KEPT_PERCENT`] of their memory.
+//! poll(2) returns when tasks have waited for memory during 15% of two seconds.
 //!
 //! The source of events is the first of these that can be opened:
 //! 1. `$MEMORY_PRESSURE_WATCH`, which systemd sets (<https://systemd.io/MEMORY_PRESSURE>): a
@@ -12,120 +10,31 @@
 //!
 //! PSI decides, not the cgroup's limit: the page cache fills a cgroup up to its limit without harm.
 //! The limit only names the [`cause`].
-//!
-//! # Limits
-//!
-//! - Inodes and names of more than 32 bytes return to the system as far as whole pages of the heap
-//!   become free. Slots of the name cache are kept for later names.
-//! - Inodes that the kernel has looked up stay until it forgets them.
-//! - Blocks that are held, changed and not written, or being read stay, as do the per-thread copies
-//!   of the blocks that are read most.
 
+use super::{Cause, Figures, shrink};
 use crate::mounts;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use dentree_ext4::Ext4;
-use dentree_sync::Mutex;
 use dentree_vfs::Vfs;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::io::retry_on_intr;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
-/// The part of the memory of names, inodes and blocks that a shrink leaves.
-pub(crate) const KEPT_PERCENT: u8 = 75;
 /// Stall and window in microseconds. Unprivileged processes need a window of a multiple of 2 s. The
 /// kernel overwrites the last byte: the newline.
 const TRIGGER: &[u8] = b"some 300000 2000000\n";
 const OF_THE_MACHINE: &str = "/proc/pressure/memory";
 
-/// Why the caches were shrunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cause {
-    /// Tasks waited for memory.
-    Stalls,
-    /// Tasks waited for memory in a cgroup that had `used` bytes of its `limit`.
-    Limit { used: u64, limit: u64 },
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Cause::Stalls => f.write_str("tasks waited for memory"),
-            Cause::Limit { used, limit } => write!(f, "the cgroup had {used} of {limit} bytes"),
-        }
-    }
-}
-
-/// Source and figures of the watch on one image.
-#[derive(Clone, Debug)]
-pub(crate) struct Shrinks {
-    /// The file that reports events, or why there is none.
-    pub(crate) source: Result<PathBuf, String>,
-    pub(crate) count: u64,
-    pub(crate) names: u64,
-    pub(crate) inodes: u64,
-    pub(crate) blocks: u64,
-    pub(crate) last: Option<Cause>,
-}
-
-/// The figures of a watch; `None` before its start.
-#[derive(Default)]
-pub(crate) struct Figures(Mutex<Option<Shrinks>>);
-
-impl Figures {
-    pub(crate) fn get(&self) -> Option<Shrinks> {
-        self.0.lock().clone()
-    }
-
-    fn begin(&self, source: Result<PathBuf, String>) {
-        *self.0.lock() = Some(Shrinks { source, count: 0, names: 0, inodes: 0, blocks: 0, last: None });
-    }
-
-    fn update(&self, change: impl FnOnce(&mut Shrinks)) {
-        self.0.lock().as_mut().map(change);
-    }
-}
-
-/// Listens for memory pressure until it is dropped.
-pub(crate) struct Watch(Option<(PipeWriter, JoinHandle<()>)>);
-
-impl Watch {
-    /// Starts the thread. Where there is no source of events, [`Shrinks::source`] says why.
-    pub(crate) fn start(vfs: Arc<Vfs<Ext4>>, figures: Arc<Figures>) -> Watch {
-        let started = Source::open().and_then(|source| {
-            figures.begin(Ok(source.path.clone()));
-            let (stopped, stop) = io::pipe().map_err(|error| error.to_string())?;
-            let counted = figures.clone();
-            let listen = move || source.listen(&stopped, &vfs, &counted);
-            let thread = thread::Builder::new().name("pressure".into()).spawn(listen);
-            Ok((stop, thread.map_err(|error| error.to_string())?))
-        });
-        Watch(started.map_err(|why| figures.begin(Err(why))).ok())
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if let Some((stop, thread)) = self.0.take() {
-            drop(stop);
-            // A panic leaves nothing to clean up.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// An open file that poll(2) watches.
-struct Source {
+pub(super) struct Source {
     path: PathBuf,
     file: File,
     /// A FIFO becomes readable; a pressure file has a trigger that fires (`POLLPRI`).
@@ -133,7 +42,7 @@ struct Source {
 }
 
 impl Source {
-    fn open() -> Result<Source, String> {
+    pub(super) fn open() -> Result<Source, String> {
         if let Some(path) = env::var_os("MEMORY_PRESSURE_WATCH").filter(|path| !path.is_empty()) {
             return Source::asked_for(path.into());
         }
@@ -166,8 +75,12 @@ impl Source {
         Ok(Source { path, file, is_fifo: false })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Shrinks the caches at each event until the writer of `stopped` is dropped.
-    fn listen(mut self, stopped: &PipeReader, vfs: &Vfs<Ext4>, figures: &Figures) {
+    pub(super) fn listen(mut self, stopped: &PipeReader, vfs: &Vfs<Ext4>, figures: &Figures) {
         let wanted = if self.is_fifo { PollFlags::IN } else { PollFlags::PRI };
         loop {
             let mut fds = [PollFd::new(&self.file, wanted), PollFd::new(stopped, PollFlags::IN)];
@@ -183,7 +96,8 @@ impl Source {
                 if self.is_fifo {
                     let _ = self.file.read(&mut [0; 4096]);
                 }
-                shrink(vfs, figures);
+                let limits = Cgroup::own().map(|cgroup| cgroup.limits()).unwrap_or_default();
+                shrink(vfs, figures, cause(&limits));
             }
             if !end.is_empty() {
                 return;
@@ -204,22 +118,6 @@ fn open(path: &Path) -> Result<File, String> {
 
 fn message(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
-}
-
-fn shrink(vfs: &Vfs<Ext4>, figures: &Figures) {
-    let limits = Cgroup::own().map(|cgroup| cgroup.limits()).unwrap_or_default();
-    let before = vfs.stats();
-    // Before the names, which return the heap's free pages to the system.
-    let blocks = vfs.fs().shrink_buffers(KEPT_PERCENT);
-    vfs.shrink(KEPT_PERCENT);
-    let after = vfs.stats();
-    figures.update(|shrinks| {
-        shrinks.count += 1;
-        shrinks.names += after.names.evicted - before.names.evicted;
-        shrinks.inodes += before.inodes.cached.saturating_sub(after.inodes.cached);
-        shrinks.blocks += blocks as u64;
-        shrinks.last = Some(cause(&limits));
-    });
 }
 
 /// `memory.current`, `memory.high` and `memory.max` of one cgroup, as read.
