@@ -25,15 +25,24 @@
 //!
 //! # Known limits
 //! FORGET and INTERRUPT still come over `/dev/fuse`: the caller must read it, too. A kernel that
-//! refuses a registration sends everything there.
+//! refuses a registration sends everything there. There are no rings on 32-bit processors.
 //!
 //! Facts: `Documentation/filesystems/fuse/fuse-io-uring.rst`, `include/uapi/linux/fuse.h`.
 
+#[cfg(target_pointer_width = "64")]
 mod entry;
+#[cfg(target_pointer_width = "64")]
 mod memory;
+#[cfg(not(target_pointer_width = "64"))]
+mod no_ring;
+#[cfg(target_pointer_width = "64")]
 mod queue;
 mod shape;
 
+#[cfg(target_pointer_width = "64")]
 pub use entry::RingEntry;
+#[cfg(not(target_pointer_width = "64"))]
+pub use no_ring::{Afterwards, Handler, RingEntry, Rings};
+#[cfg(target_pointer_width = "64")]
 pub use queue::{Afterwards, Handler, Rings};
 pub use shape::{Shape, is_enabled};

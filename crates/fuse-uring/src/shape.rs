@@ -76,7 +76,9 @@ impl Shape {
 
 /// Whether the kernel offers FUSE over io_uring.
 pub fn is_enabled() -> bool {
-    fs::read_to_string("/sys/module/fuse/parameters/enable_uring").is_ok_and(|value| value.trim() == "Y")
+    cfg!(target_pointer_width = "64")
+        && fs::read_to_string("/sys/module/fuse/parameters/enable_uring")
+            .is_ok_and(|value| value.trim() == "Y")
 }
 
 /// The numbers of a list such as `0-3,8`.
