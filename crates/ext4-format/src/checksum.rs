@@ -5,8 +5,8 @@ pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     !::crc32c::crc32c_append(!crc, data)
 }
 
-/// Undoes [`crc32c`]: the running value before `data`, from the one behind it. A CRC is a bijection
-/// of its start value.
+/// Undoes [`crc32c()`]: the running value before `data`, from the one behind it. A CRC is a
+/// bijection of its start value.
 pub fn crc32c_before(crc: u32, data: &[u8]) -> u32 {
     data.iter().rev().fold(crc, |crc, &byte| {
         // The highest byte of the value is that of the table's entry alone.
