@@ -34,7 +34,9 @@ type Modules = BTreeMap<Names, Source>;
 pub(crate) fn check(metadata: &Metadata) -> Findings {
     let mut findings = Findings::new();
     for package in metadata.workspace_packages() {
-        let shipped = package.targets.iter().filter(|target| target.is_lib() || target.is_bin());
+        let shipped = package.targets.iter().filter(|target| {
+            !(target.is_test() || target.is_bench() || target.is_example() || target.is_custom_build())
+        });
         findings.extend(shipped.flat_map(|target| {
             let mut modules = Modules::new();
             collect(target.src_path.as_std_path(), Names::new(), &mut modules);

@@ -230,16 +230,9 @@ impl Walk<'_> {
 
     fn pointers(&mut self) -> ControlFlow<()> {
         let block = self.node.inode.block;
-        let (direct, roots) = block.split_at(DIRECT * 4);
-        self.pointer_block(direct, 0, 0)?;
         let per_block = u64::from(self.fs.sb.block_size.bytes() / 4);
-        let (mut first, mut span) = (12, per_block);
-        for (levels, root) in (1..).zip(roots.chunks_exact(4)) {
-            self.pointer_block(root, first, levels)?;
-            first += span;
-            span *= per_block;
-        }
-        ControlFlow::Continue(())
+        pointer_roots(&block, per_block)
+            .try_for_each(|(pointers, first, levels)| self.pointer_block(pointers, first, levels))
     }
 
     /// Pointers with `levels` of indirect blocks below them; the first maps file block `first`.
@@ -433,4 +426,17 @@ impl Layout<'_> {
         let place = Structure::Content.at(block);
         Ok(self.fs.metadata(block, place)?.to_vec())
     }
+}
+
+/// The pointers of an inode: bytes, the file block that the first maps, and the levels of pointer
+/// blocks below.
+pub(crate) fn pointer_roots(block: &[u8; 60], per_block: u64) -> impl Iterator<Item = (&[u8], u64, u32)> {
+    let (direct, roots) = block.split_at(DIRECT * 4);
+    let mut next = (12, per_block);
+    let below = (1..).zip(roots.chunks_exact(4)).map(move |(levels, root)| {
+        let (first, span) = next;
+        next = (first + span, span * per_block);
+        (root, first, levels)
+    });
+    std::iter::once((direct, 0, 0)).chain(below)
 }

@@ -1,14 +1,12 @@
 //! `File`: an open file, read and written at positions.
 
 use crate::errors::at;
-use crate::image::{Fs, Node};
-use dentree_vfs::{Durability, Error, Identity, Result, SetAttr};
+use crate::walk::{CALLER, Fs, Node};
+use dentree_vfs::{Durability, Error, Result, SetAttr};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-
-const CALLER: &Identity = &Identity::Superuser;
 
 /// An open file; `dentree.ImagePath.open` makes a file object of it.
 #[pyclass(frozen, module = "dentree._dentree")]

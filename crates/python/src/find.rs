@@ -1,7 +1,7 @@
 //! Expressions of `dentree find` for searches in Python: tests, options and `-prune`.
 
 use crate::errors::at;
-use crate::image::{Fs, walk};
+use crate::walk::{Fs, walk};
 use dentree_find::{Compile, Cost, Expression, Follow, Owners, TimeField, Words, Wrong, parse};
 use dentree_vfs::{Error, Ino, Timestamp};
 use pyo3::PyErr;

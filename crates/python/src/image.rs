@@ -7,6 +7,7 @@ use crate::source;
 use crate::stat::{Stat, timestamp};
 use crate::table::Table;
 use crate::tree::{Entry, Noted, Tree, list};
+use crate::walk::{CALLER, Fs, Node, parent, walk};
 use dentree_blockdev::Access;
 use dentree_ext4::{Ext4, Options};
 use dentree_vfs::*;
@@ -17,12 +18,6 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-pub(crate) type Fs = Arc<Vfs<Ext4>>;
-pub(crate) type Node = Arc<Inode<Ext4>>;
-
-/// No permissions are checked: a process that can read the image can read all of it.
-const CALLER: &Identity = &Identity::Superuser;
 
 /// An ext2, ext3 or ext4 image: a path, an address, or an object with `read` and `seek`.
 #[pyclass(frozen, subclass, module = "dentree._dentree")]
@@ -65,16 +60,6 @@ impl Image {
     fn set(&self, py: Python<'_>, path: &Path, follow: bool, changes: SetAttr) -> PyResult<()> {
         self.on_node(py, path, follow, |fs, node| fs.set_attr(CALLER, node, &changes))
     }
-}
-
-pub(crate) fn walk(fs: &Fs, path: &[u8], follow: bool) -> Result<Node> {
-    let options = if follow { WalkOptions::FOLLOW } else { WalkOptions::KEEP_LINK };
-    fs.walk(CALLER, fs.root(), path, options)
-}
-
-/// The directory of a path's last name, and the name.
-fn parent<'p>(fs: &Fs, path: &'p [u8]) -> Result<LastName<'p, Ext4>> {
-    fs.walk_parent(CALLER, fs.root(), path)
 }
 
 #[pymethods]

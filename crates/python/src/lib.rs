@@ -11,6 +11,7 @@ mod source;
 mod stat;
 mod table;
 mod tree;
+mod walk;
 
 use pyo3::prelude::*;
 

@@ -4,8 +4,8 @@
 //! those of `dentree-table`.
 
 use crate::find::{Refusal, Search};
-use crate::image::{Fs, walk};
 use crate::tree::{Entry, Noted, Tree};
+use crate::walk::{Fs, walk};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};

@@ -1,7 +1,7 @@
 //! Sockets to a server.
 
 use std::io::{self, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,21 +18,29 @@ pub(crate) trait Socket: Read + Write + Send + Sync + 'static {
     fn shut_down(&self);
 }
 
-impl Socket for TcpStream {
-    fn try_clone(&self) -> io::Result<Self> {
-        self.try_clone()
-    }
+/// Sockets of the standard library have these methods, and no trait of their own.
+macro_rules! socket {
+    ($socket:ty) => {
+        impl $crate::stream::Socket for $socket {
+            fn try_clone(&self) -> std::io::Result<Self> {
+                self.try_clone()
+            }
 
-    fn limit(&self, within: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(within))?;
-        self.set_write_timeout(Some(within))
-    }
+            fn limit(&self, within: std::time::Duration) -> std::io::Result<()> {
+                self.set_read_timeout(Some(within))?;
+                self.set_write_timeout(Some(within))
+            }
 
-    fn shut_down(&self) {
-        // After an error it is down already.
-        let _ = self.shutdown(Shutdown::Both);
-    }
+            fn shut_down(&self) {
+                // After an error it is down already.
+                let _ = self.shutdown(std::net::Shutdown::Both);
+            }
+        }
+    };
 }
+pub(crate) use socket;
+
+socket!(TcpStream);
 
 /// A reading and a writing half of a socket, and a handle that ends both.
 pub(crate) struct Stream {

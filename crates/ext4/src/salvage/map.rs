@@ -6,14 +6,13 @@
 use super::reader::read_past_damage;
 use crate::Ext4;
 use crate::inode::Snapshot;
+use crate::layout::pointer_roots;
 use crate::map::FILE_END;
 use dentree_blockdev::BlockDevice;
 use dentree_ext4_format::{BlockNumber, Extent, ExtentNode, InodeFlags, verify_extent_block};
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
-
-const DIRECT: usize = 12;
 
 /// A part of a file, in blocks. What is not among the parts is a hole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,16 +129,9 @@ impl Walk<'_> {
 
     fn pointers(&mut self) -> ControlFlow<()> {
         let block = self.node.inode.block;
-        let (direct, roots) = block.split_at(DIRECT * 4);
-        self.pointer_block(direct, 0, 0)?;
         let per_block = u64::from(self.fs.sb.block_size.bytes() / 4);
-        let (mut first, mut span) = (12, per_block);
-        for (levels, root) in (1..).zip(roots.chunks_exact(4)) {
-            self.pointer_block(root, first, levels)?;
-            first += span;
-            span *= per_block;
-        }
-        ControlFlow::Continue(())
+        pointer_roots(&block, per_block)
+            .try_for_each(|(pointers, first, levels)| self.pointer_block(pointers, first, levels))
     }
 
     /// Follows pointers with `levels` of blocks of pointers below them; the first maps file block
